@@ -1,0 +1,1 @@
+"""Find and render prompt commands addressed by domain, action and target."""

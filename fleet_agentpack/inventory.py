@@ -1,0 +1,40 @@
+"""The domains as rows, and the choice of some of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fleet_agentpack.settings import SettingsError
+
+if TYPE_CHECKING:
+    from fleet_agentpack.tools.register import Domain
+
+SERVER_NAME = "agentpack"
+
+# Domain name → the module whose `DOMAIN` describes it; the order is the order of `tools/list`.
+DOMAINS: dict[str, str] = {
+    "climpt": "fleet_agentpack.tools.climpt",
+}
+
+
+def select(only: Sequence[str] = ()) -> list[Domain]:
+    """The chosen domains, or all of them. Raises `SettingsError` for a name that is not there."""
+    unknown = [name for name in only if name not in DOMAINS]
+    if unknown:
+        raise SettingsError(
+            f"unknown domain {', '.join(map(repr, unknown))}; choose from {', '.join(DOMAINS)}"
+        )
+    chosen = [name for name in DOMAINS if not only or name in only]
+    return [importlib.import_module(DOMAINS[name]).DOMAIN for name in chosen]
+
+
+def server_name(domains: Sequence[Domain]) -> str:
+    """What the server calls itself: a domain served alone has a name of its own."""
+    return domains[0].server_name if len(domains) == 1 else SERVER_NAME
+
+
+def instructions(domains: Sequence[Domain]) -> str:
+    """A short map of the chosen domains for the model at the other end."""
+    return "\n".join(f"- {domain.instructions}" for domain in domains)

@@ -1,0 +1,1 @@
+"""What every tool call passes through."""

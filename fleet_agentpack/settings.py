@@ -1,0 +1,160 @@
+"""Every variable and default, read once at the command line and passed down."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from fleet_agentpack.support.secret import Secret
+
+APP = "fleet-agentpack"
+
+# Every key that the configuration file may have; `*` stands for a name of the user's choice.
+KNOWN_KEYS: dict[str, Any] = {
+    "http": {"token_file": None, "allowed_hosts": None},
+    "fleet": {
+        "engine": None,
+        "program": None,
+        "create_timeout_s": None,
+        "coder": {
+            "role_parameter": None,
+            "spec_parameter": None,
+            "app_slug": None,
+            "projects": {"*": None},
+        },
+        "projects": {"*": {"path": None}},
+        "roles": {"*": {"display_name": None, "description": None, "prompt": None}},
+        "programs": {"*": None},
+    },
+    "enact": {"container": {"program": None, "global_args": None, "run_args": None}},
+    "climpt": {"execute": None},
+}
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the message says which and what to do."""
+
+
+@dataclass(frozen=True)
+class Directories:
+    """Where this package keeps its own files."""
+
+    config: Path
+    state: Path
+    cache: Path
+    data: Path
+
+    @classmethod
+    def of_user(cls) -> Directories:
+        """The platform's directories for this user."""
+        dirs = platformdirs.PlatformDirs(APP, appauthor=False)
+        return cls(
+            Path(dirs.user_config_dir),
+            Path(dirs.user_state_dir),
+            Path(dirs.user_cache_dir),
+            Path(dirs.user_data_dir),
+        )
+
+
+@dataclass(frozen=True)
+class HttpSettings:
+    """How the server listens when it serves over HTTP."""
+
+    host: str = "127.0.0.1"
+    port: int = 3000
+    token: Secret | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    install_scope: str = "global"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that comes from outside: environment, configuration file, directories."""
+
+    environ: Mapping[str, str]
+    cwd: Path
+    home: Path
+    directories: Directories
+    config: Mapping[str, Any] = field(default_factory=dict)
+    config_path: Path | None = None
+    only: tuple[str, ...] = ()
+    read_only: bool = False
+    http: HttpSettings = field(default_factory=HttpSettings)
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
+        """Settings from the environment and the configuration file.
+
+        Raises `SettingsError` when the file cannot be read or parsed.
+        """
+        variables = dict(os.environ if environ is None else environ)
+        directories = Directories.of_user()
+        given = variables.get("FLEET_AGENTPACK_CONFIG")
+        path = Path(given).expanduser() if given else directories.config / "config.toml"
+        config = _load_config(path, required=bool(given))
+        return cls(
+            environ=variables,
+            cwd=cwd or Path.cwd(),
+            home=Path(variables.get("HOME") or Path.home()),
+            directories=directories,
+            config=config,
+            config_path=path,
+            only=_split(variables.get("FLEET_AGENTPACK_ONLY", "")),
+            warnings=tuple(
+                f"{path}: unknown setting {key}" for key in _unknown_keys(config, KNOWN_KEYS)
+            ),
+        )
+
+    def table(self, *names: str) -> Mapping[str, Any]:
+        """A table of the configuration file, empty when it is not there.
+
+        Raises `SettingsError` when something else stands in its place.
+        """
+        found: Any = self.config
+        for name in names:
+            found = found.get(name, {})
+            if not isinstance(found, Mapping):
+                raise SettingsError(f"{self.config_path}: [{'.'.join(names)}] must be a table")
+        table: Mapping[str, Any] = found
+        return table
+
+
+def _load_config(path: Path, *, required: bool) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        if required:
+            raise SettingsError(
+                f"FLEET_AGENTPACK_CONFIG names {path}, which does not exist"
+            ) from error
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read {path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}") from error
+
+
+def _unknown_keys(
+    config: Mapping[str, Any], known: Mapping[str, Any], prefix: str = ""
+) -> list[str]:
+    found = []
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if key not in known and "*" not in known:
+            found.append(name)
+            continue
+        below = known.get(key, known.get("*"))
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            found += _unknown_keys(value, below, f"{name}.")
+    return found
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,0 +1,1 @@
+"""What two or more domains share; knows nothing of any domain or of MCP."""

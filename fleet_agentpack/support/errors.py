@@ -1,0 +1,38 @@
+"""The common base of every domain's error, and the shape of a bad argument."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with the arguments of a call."""
+
+    field: str  # dotted path of the argument; empty when the whole call is meant
+    kind: str  # pydantic's error type, such as `missing` or `literal_error`
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class AppError(Exception):
+    """An expected failure that knows how its domain tells it to the caller."""
+
+    @abstractmethod
+    def payload(self) -> dict[str, Any]:
+        """The JSON object that the caller receives."""
+
+    @classmethod
+    @abstractmethod
+    def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
+        """The error for a call whose arguments do not fit the tool's schema."""
+
+    @classmethod
+    @abstractmethod
+    def unexpected(cls, tool: str) -> Self:
+        """The error for a fault of ours; never carries the fault's own text."""

@@ -1,0 +1,211 @@
+"""YAML 1.2 on PyYAML's C parser: core scalars, duplicate keys refused, depth and size bounded."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+MAX_DEPTH = 100
+MAX_NODES = 200_000
+
+Path = tuple[str | int, ...]
+
+_PLAIN_TAG = "!plain"
+
+
+class _Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+    """Marks unquoted scalars, so that `5` and `!!str 5` can be told apart."""
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Quotes every string that a 1.1 or a 1.2 reader would take for something else."""
+
+
+_Loader.add_implicit_resolver(_PLAIN_TAG, re.compile(r".*", re.DOTALL), None)
+
+_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
+_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
+_INT = re.compile(r"[-+]?[0-9]+\Z")
+_OCTAL = re.compile(r"0o[0-7]+\Z")
+_HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_INFINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z")
+_NAN = re.compile(r"\.(?:nan|NaN|NAN)\Z")
+_MAX_DIGITS = 4000  # below Python's own limit for int(), which would raise
+
+
+class YamlError(ValueError):
+    """Text that is not acceptable YAML; says what and where."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        self.line = line
+        self.column = column
+        where = "" if line is None else f" (line {line})"
+        super().__init__(message + where)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Parsed data with the 1-based line of every key and item."""
+
+    data: Any
+    lines: dict[Path, int] = field(default_factory=dict)
+
+    def line(self, path: Path) -> int | None:
+        """The line of a path, or of its nearest parent that has one."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+def load(text: str) -> Any:
+    """Parse one YAML document. Raises `YamlError`."""
+    return _Builder(None).build(_compose(text))
+
+
+def load_document(text: str) -> Document:
+    """Parse one YAML document and remember where everything stands. Raises `YamlError`."""
+    lines: dict[Path, int] = {}
+    return Document(_Builder(lines).build(_compose(text)), lines)
+
+
+def dump(data: Any) -> str:
+    """YAML text that any YAML 1.1 or 1.2 reader takes for the same data."""
+    text = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return str(text)
+
+
+def _compose(text: str) -> Any:
+    try:
+        if _may_nest_deeply(text):
+            _check_depth(text)
+        return yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = error.problem or error.context or "not valid YAML"
+        place = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        raise YamlError(problem, *place) from error
+    except yaml.YAMLError as error:
+        raise YamlError(f"not valid YAML: {error}".splitlines()[0]) from error
+
+
+def _may_nest_deeply(text: str) -> bool:
+    """Whether the text could overflow the parser's recursion; cheap, and true too often."""
+    flow = text.count("[") + text.count("{")
+    return len(text) > 20_000 or flow > MAX_DEPTH or "- - - -" in text or "? ? ?" in text
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for parsed in yaml.parse(text, Loader=_Loader):
+        event: Any = parsed
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise YamlError(f"nested deeper than {MAX_DEPTH} levels", event.start_mark.line + 1)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+class _Builder:
+    """Turns composed nodes into Python data, expanding aliases within a budget."""
+
+    def __init__(self, lines: dict[Path, int] | None) -> None:
+        self._lines = lines
+        self._nodes = 0
+
+    def build(self, node: Any) -> Any:
+        if node is None:
+            return None
+        return self._value(node, (), 0)
+
+    def _value(self, node: Any, path: Path, depth: int) -> Any:
+        self._nodes += 1
+        line = node.start_mark.line + 1
+        if self._nodes > MAX_NODES:
+            raise YamlError(f"more than {MAX_NODES} values; aliases expand too far", line)
+        if depth > MAX_DEPTH:
+            raise YamlError("an alias contains itself or nests too deeply", line)
+        if self._lines is not None:
+            self._lines.setdefault(path, line)
+        if isinstance(node, yaml.ScalarNode):
+            return _scalar(node)
+        if isinstance(node, yaml.SequenceNode):
+            return [
+                self._value(item, (*path, index), depth + 1)
+                for index, item in enumerate(node.value)
+            ]
+        return self._mapping(node, path, depth)
+
+    def _mapping(self, node: Any, path: Path, depth: int) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._value(key_node, path, depth + 1)
+            line = key_node.start_mark.line + 1
+            if not isinstance(key, Hashable):
+                raise YamlError("a mapping key must be a plain value", line)
+            if key in found:
+                raise YamlError(f"duplicate key {key!r}", line, key_node.start_mark.column + 1)
+            part = key if isinstance(key, int) and not isinstance(key, bool) else str(key)
+            if self._lines is not None:
+                self._lines[(*path, part)] = line
+            found[key] = self._value(value_node, (*path, part), depth + 1)
+        return found
+
+
+def _scalar(node: Any) -> Any:
+    if node.tag == _PLAIN_TAG:
+        return _plain(node.value)
+    construct = _EXPLICIT.get(node.tag)
+    return construct(node.value, node) if construct else node.value
+
+
+def _plain(text: str) -> Any:
+    if _NULL.match(text):
+        return None
+    if _BOOL.match(text):
+        return text[0] in "tT"
+    if _INT.match(text):
+        return int(text) if len(text) < _MAX_DIGITS else text
+    if _OCTAL.match(text):
+        return int(text[2:], 8)
+    if _HEX.match(text):
+        return int(text[2:], 16)
+    if _FLOAT.match(text):
+        return float(text)
+    if _INFINITE.match(text):
+        return -math.inf if text[0] == "-" else math.inf
+    return math.nan if _NAN.match(text) else text
+
+
+def _explicit(kind: type) -> Callable[[str, Any], Any]:
+    def construct(text: str, node: Any) -> Any:
+        value = _plain(text)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is not kind:
+            raise YamlError(f"{text!r} is not a {kind.__name__}", node.start_mark.line + 1)
+        return value
+
+    return construct
+
+
+_EXPLICIT: dict[str, Callable[[str, Any], Any]] = {
+    "tag:yaml.org,2002:int": _explicit(int),
+    "tag:yaml.org,2002:float": _explicit(float),
+    "tag:yaml.org,2002:bool": _explicit(bool),
+    "tag:yaml.org,2002:null": lambda _text, _node: None,
+}
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    style = "|" if "\n" in text else None if isinstance(_plain(text), str) else "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)

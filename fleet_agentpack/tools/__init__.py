@@ -1,0 +1,1 @@
+"""The MCP surface: typed functions of a few lines, one file per domain."""

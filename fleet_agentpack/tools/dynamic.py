@@ -1,0 +1,115 @@
+"""Tools that come and go while clients are connected: any JSON Schema, no Python signature."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fastmcp.server.dependencies import get_context
+from fastmcp.server.providers.base import Provider
+from fastmcp.tools.base import Tool, ToolResult
+from mcp_types import Tool as WireTool
+from pydantic import PrivateAttr
+
+from fleet_agentpack.tools.params import READS, Call, Hints
+from fleet_agentpack.tools.register import Domain, Runtime, run_call, session_of, wire_hints
+
+if TYPE_CHECKING:
+    from fastmcp.utilities.versions import VersionSpec
+
+    from fleet_agentpack.support.errors import AppError
+
+
+@dataclass(frozen=True)
+class DynamicTool:
+    """A tool described by data; `run` takes the raw arguments and checks them itself."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    run: Callable[[dict[str, Any], Call], Awaitable[Any]]
+    output_schema: dict[str, Any] | None = None
+    title: str | None = None
+    hints: Hints = field(default=READS)
+
+
+class Catalogue(Protocol):
+    """Where a domain's dynamic tools come from."""
+
+    def tools(self, session: str | None) -> Sequence[DynamicTool]:
+        """The tools that a session sees now; cheap, since every list asks for it."""
+
+    def find(self, name: str, session: str | None) -> DynamicTool | None:
+        """One of them by its MCP name."""
+
+    def fingerprint(self) -> object:
+        """A value that differs when the tools may have changed; made of a few stats."""
+
+
+class ProjectedTool(Tool):
+    """A dynamic tool as FastMCP sees it."""
+
+    _tool: DynamicTool = PrivateAttr()
+    _domain: Domain = PrivateAttr()
+    _runtime: Runtime = PrivateAttr()
+
+    @classmethod
+    def of(cls, tool: DynamicTool, domain: Domain, runtime: Runtime) -> ProjectedTool:
+        """The FastMCP tool for a described one."""
+        projected = cls(
+            name=tool.name,
+            title=tool.title,
+            description=tool.description,
+            parameters=tool.input_schema,
+            output_schema=tool.output_schema,
+            annotations=wire_hints(tool.hints),
+        )
+        projected._tool, projected._domain, projected._runtime = tool, domain, runtime
+        return projected
+
+    @property
+    def error(self) -> type[AppError]:
+        """The error type of the tool's domain."""
+        return self._domain.error
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Hand the raw arguments to the described tool."""
+
+        async def work(call: Call) -> Any:
+            return await self._tool.run(arguments, call)
+
+        return await run_call(self._runtime, work)
+
+    def to_mcp_tool(self, **overrides: Any) -> WireTool:
+        """The tool as listed; its title only when it has one."""
+        return super().to_mcp_tool(**{"title": self.title, "_meta": None, **overrides})
+
+
+class DynamicTools(Provider):
+    """Serves a domain's catalogue to FastMCP; nothing is registered, so nothing goes stale."""
+
+    def __init__(self, domain: Domain, runtime: Runtime, *, read_only: bool) -> None:
+        super().__init__()
+        self._domain, self._runtime, self._read_only = domain, runtime, read_only
+
+    def fingerprint(self) -> object:
+        """See `Catalogue.fingerprint`."""
+        return self._catalogue().fingerprint()
+
+    async def _list_tools(self) -> Sequence[Tool]:
+        return [
+            ProjectedTool.of(tool, self._domain, self._runtime)
+            for tool in self._catalogue().tools(session_of(get_context()))
+            if tool.hints.read_only or not self._read_only
+        ]
+
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:  # noqa: ARG002
+        tool = self._catalogue().find(name, session_of(get_context()))
+        if tool is None or (self._read_only and not tool.hints.read_only):
+            return None
+        return ProjectedTool.of(tool, self._domain, self._runtime)
+
+    def _catalogue(self) -> Catalogue:
+        assert self._domain.catalogue is not None  # noqa: S101 - made only for domains that have one
+        return self._domain.catalogue(self._runtime.services.get(self._domain.name))

@@ -1,0 +1,44 @@
+"""The advertised form of an input schema: what pydantic generates, less what costs context."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_VERBATIM = ("default", "enum", "const", "examples")
+_NAMED = ("properties", "$defs")
+
+
+def tidy(schema: Any) -> Any:
+    """A schema without titles, without `null` alternatives, and with bare constants."""
+    if isinstance(schema, list):
+        return [tidy(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    node = {key: _tidy_value(key, value) for key, value in schema.items()}
+    if isinstance(node.get("title"), str):
+        del node["title"]
+    node = _without_null(node)
+    if node.get("default", ...) is None:
+        del node["default"]
+    if "const" in node:
+        node.pop("type", None)
+    if node.get("additionalProperties") is True:
+        del node["additionalProperties"]
+    return node
+
+
+def _tidy_value(key: str, value: Any) -> Any:
+    if key in _VERBATIM:
+        return value
+    if key in _NAMED and isinstance(value, dict):
+        return {name: tidy(item) for name, item in value.items()}
+    return tidy(value)
+
+
+def _without_null(node: dict[str, Any]) -> dict[str, Any]:
+    choices = node.get("anyOf")
+    if not isinstance(choices, list) or {"type": "null"} not in choices:
+        return node
+    rest = [choice for choice in choices if choice != {"type": "null"}]
+    others = {key: value for key, value in node.items() if key != "anyOf"}
+    return {**rest[0], **others} if len(rest) == 1 else {"anyOf": rest, **others}

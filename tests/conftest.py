@@ -1,0 +1,50 @@
+"""Every test runs in an empty home, in an empty directory, with a clean environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "PYTHONPATH", "COVERAGE_PROCESS_START")
+KEPT_PREFIXES = ("PYTEST_", "COV_", "HYPOTHESIS_")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home; the working directory is an empty folder inside it."""
+    for name in list(os.environ):
+        if name not in KEPT and not name.startswith(KEPT_PREFIXES):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    work = home / "work"
+    work.mkdir(parents=True)
+    for name, value in {
+        "HOME": home,
+        "XDG_CONFIG_HOME": home / ".config",
+        "XDG_DATA_HOME": home / ".local/share",
+        "XDG_STATE_HOME": home / ".local/state",
+        "XDG_CACHE_HOME": home / ".cache",
+        "GIT_CONFIG_NOSYSTEM": 1,
+        "GIT_AUTHOR_NAME": "Test",
+        "GIT_AUTHOR_EMAIL": "test@example.test",
+        "GIT_COMMITTER_NAME": "Test",
+        "GIT_COMMITTER_EMAIL": "test@example.test",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.chdir(work)
+    return home
+
+
+@pytest.fixture
+def work(home: Path) -> Path:
+    """The working directory of the test."""
+    return home / "work"
+
+
+@pytest.fixture
+def command() -> list[str]:
+    """The command that a client starts, as this interpreter's module."""
+    return [sys.executable, "-m", "fleet_agentpack"]
