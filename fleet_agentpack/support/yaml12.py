@@ -102,12 +102,14 @@ def _may_nest_deeply(text: str) -> bool:
 
 def _check_depth(text: str) -> None:
     depth = 0
-    for parsed in yaml.parse(text, Loader=_Loader):
-        event: Any = parsed
+    for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                raise YamlError(f"nested deeper than {MAX_DEPTH} levels", event.start_mark.line + 1)
+                mark = event.start_mark
+                raise YamlError(
+                    f"nested deeper than {MAX_DEPTH} levels", mark.line + 1 if mark else None
+                )
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
