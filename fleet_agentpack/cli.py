@@ -10,7 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleet_agentpack.settings import HttpSettings, Settings, SettingsError, read_token_file
+from fleet_agentpack.settings import (
+    HttpSettings,
+    Settings,
+    SettingsError,
+    check_exposure,
+    read_token_file,
+)
 from fleet_agentpack.support.errors import AppError
 from fleet_agentpack.support.secret import Secret
 from fleet_agentpack.version import __version__
@@ -52,6 +58,8 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     from fleet_agentpack.stdio import Wire, run_stdio
 
     over_http = options.http
+    if over_http:
+        check_exposure(settings.http)
     if not over_http and sys.stdin is not None and sys.stdin.isatty():
         _explain_waiting()
     wire = None if over_http else Wire.claim()
