@@ -24,6 +24,7 @@ from mcp_types import TextContent, ToolAnnotations
 from mcp_types import Tool as WireTool
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, create_model
 
+from fleet_agentpack.settings import SettingsError
 from fleet_agentpack.support.errors import AppError, Problem
 from fleet_agentpack.support.results import jsonable, to_text
 from fleet_agentpack.tools.params import Call, Hints
@@ -163,18 +164,23 @@ class TypedTool(Tool):
         try:
             checked = self._arguments.model_validate(arguments)
         except ValidationError as error:
-            problems = problems_of(error)
-            raise ToolRefused(self._domain.error.invalid_arguments(self.name, problems)) from error
+            raise self._refused(problems_of(error)) from error
         values = {name: getattr(checked, name) for name in type(checked).model_fields}
         return await run_call(self._runtime, functools.partial(self._invoke, values))
 
     async def _invoke(self, values: dict[str, Any], call: Call) -> Any:
         function = self._spec.function
-        service = self._runtime.services.get(self._domain.name)
+        try:
+            service = self._runtime.services.get(self._domain.name)
+        except SettingsError as error:
+            raise self._refused([Problem("", "settings", str(error))]) from error
         leading = (service, call) if _wants_call(function) else (service,)
         if inspect.iscoroutinefunction(function):
             return await function(*leading, **values)
         return await _in_thread(functools.partial(function, *leading, **values), call)
+
+    def _refused(self, problems: Sequence[Problem]) -> ToolRefused:
+        return ToolRefused(self._domain.error.invalid_arguments(self.name, problems))
 
     def to_mcp_tool(self, **overrides: Any) -> WireTool:
         """The tool as listed: no made-up title, no bookkeeping, which would cost context."""

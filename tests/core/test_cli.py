@@ -117,3 +117,10 @@ def test_fastmcp_can_inspect_the_factory() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert '"agentpack"' in done.stdout
+
+
+def test_a_deploy_flag_before_another_command_is_refused() -> None:
+    done = run("--json", "tools")
+    assert done.returncode == 2
+    assert "--json goes after tools" in done.stderr
+    assert "needs a command" in run("--repo", "x").stderr
