@@ -141,7 +141,7 @@ class TypedTool(Tool):
         tool = cls(
             name=spec.name,
             description=spec.description,
-            parameters=tidy(arguments.model_json_schema()),
+            parameters=input_schema(arguments),
             annotations=wire_hints(spec.hints),
             tags={domain.name},
         )
@@ -238,6 +238,22 @@ def wire_hints(hints: Hints) -> ToolAnnotations:
         destructive_hint=hints.destructive,
         open_world_hint=hints.open_world,
     )
+
+
+def wire_form(spec: Spec) -> dict[str, Any]:
+    """A tool as `tools/list` shows it."""
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "inputSchema": input_schema(_arguments_model(spec.function)),
+        "annotations": wire_hints(spec.hints).model_dump(by_alias=True, exclude_none=True),
+    }
+
+
+def input_schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The advertised schema of a tool's arguments."""
+    schema: dict[str, Any] = tidy(arguments.model_json_schema())
+    return schema
 
 
 def problems_of(error: ValidationError) -> list[Problem]:
