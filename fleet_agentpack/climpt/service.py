@@ -70,6 +70,9 @@ class ClimptService:
 
     def _index(self, tool: str, agent: str) -> CommandIndex:
         agent = _agent(tool, agent)
+        loaded = self._indexes.get(agent)
+        if loaded:
+            return loaded
         with self._loading:
             return self._indexes.get(agent) or self._load(agent)
 
