@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -124,6 +125,19 @@ class Settings:
                 raise SettingsError(f"{self.config_path}: [{'.'.join(names)}] must be a table")
         table: Mapping[str, Any] = found
         return table
+
+
+def read_token_file(path: Path) -> Secret:
+    """The token in a file that only its owner can read. Raises `SettingsError`."""
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise SettingsError(f"{path} can be read by others; run: chmod 600 {path}")
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read the token file {path}: {error}") from error
+    if not token:
+        raise SettingsError(f"the token file {path} is empty")
+    return Secret(token)
 
 
 def _load_config(path: Path, *, required: bool) -> dict[str, Any]:

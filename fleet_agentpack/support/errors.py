@@ -33,6 +33,11 @@ class AppError(Exception):
         """The error for a call whose arguments do not fit the tool's schema."""
 
     @classmethod
+    def confirm_required(cls, tool: str) -> AppError:
+        """The error for a mutating call without `yes: true`, where a domain has such calls."""
+        raise NotImplementedError(f"{cls.__name__} has no error for an unconfirmed {tool}")
+
+    @classmethod
     @abstractmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for a fault of ours; never carries the fault's own text."""

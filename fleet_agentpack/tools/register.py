@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 from fastmcp.exceptions import FastMCPError
 from fastmcp.server.context import Context
-from fastmcp.server.dependencies import get_context
+from fastmcp.server.dependencies import get_access_token, get_context
 from fastmcp.tools.base import Tool, ToolResult
 from mcp_types import TextContent, ToolAnnotations
 from mcp_types import Tool as WireTool
@@ -67,6 +67,7 @@ class Domain:
     tools: Sequence[Spec] = ()
     extend: Callable[[FastMCP[Any], Services], None] | None = None  # resources and prompts
     catalogue: Callable[[Any], Catalogue] | None = None  # tools that come and go
+    end_session: Callable[[Any, str], None] | None = None  # told when a session is over
 
 
 class Services:
@@ -82,6 +83,13 @@ class Services:
         if name not in self._opened:
             self._opened[name] = self._domains[name].open(self.settings)
         return self._opened[name]
+
+    async def end_session(self, session: str) -> None:
+        """Tell the services that asked for it that a session is over."""
+        for name, service in self._opened.items():
+            end = self._domains[name].end_session
+            if end:
+                await anyio.to_thread.run_sync(end, service, session)
 
     async def close(self) -> None:
         """Close every service that has a `close` method."""
@@ -282,11 +290,12 @@ def _progress_sender(context: Context) -> Callable[[float, float | None, str], A
 
 
 def session_of(context: Context) -> str | None:
-    """The id of the session that a request belongs to, where there is one."""
-    try:
-        return context.session_id
-    except RuntimeError:
-        return None
+    """Who is asking: the HTTP session, else the token's client; nobody in particular on stdio."""
+    connection = context.session._connection
+    if connection.session_id:
+        return connection.session_id
+    token = get_access_token()
+    return token.client_id if token else None
 
 
 def _text(text: str) -> list[TextContent]:
