@@ -102,9 +102,15 @@ class ForgeError(AppError):
 
     @classmethod
     def plugin_missing(
-        cls, name: str, *, searched: Sequence[str], installed_only: bool = False, **details: Any
+        cls,
+        name: str,
+        *,
+        searched: Sequence[str],
+        installed_only: bool = False,
+        versions: Sequence[str] = (),
     ) -> ForgeError:
-        """No plugin of that name, installed or in a registry."""
+        """No plugin of that name or version, installed or in a registry."""
+        details = {"availableVersions": list(versions)} if versions else {}
         where = "installed" if installed_only else "found in any registry"
         suggestions = ["Check plugin name spelling"]
         if installed_only:

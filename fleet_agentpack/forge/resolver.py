@@ -91,16 +91,25 @@ class Resolver:
         return found
 
     def resolve(
-        self, kind: Kind, reference: Reference, warnings: list[str], source: str = "all"
+        self,
+        kind: Kind,
+        reference: Reference,
+        warnings: list[str],
+        source: str = "all",
+        *,
+        apart_from: Path | None = None,
     ) -> Definition:
-        """The nearest definition that a reference allows.
+        """The nearest definition that a reference allows; the file `apart_from` does not count.
 
         Raises `ForgeError`: not found, or found only in files that cannot be read.
         """
         broken: list[str] = []
         tiers = self.tiers(source)
         for tier in tiers:
-            definition = self._from_tier(kind, reference, tier, broken, warnings)
+            if tier == "stockyard":
+                definition = self._stockyard.resolve(kind, reference, warnings)
+            else:
+                definition = self._from_disk(kind, reference, tier, broken, apart_from)
             if definition:
                 warnings += broken
                 return definition
@@ -112,6 +121,15 @@ class Resolver:
                 problems=broken,
             )
         raise self._missing(kind, reference, tiers, warnings)
+
+    def nearest_file(self, kind: Kind, name: str) -> Path | None:
+        """The file that a name means, valid or not; None where there is none, or a choice."""
+        for tier in self.tiers():
+            found = [] if tier == "stockyard" else self._find(kind, name, tier, None)
+            if found:
+                only_one = len(found) == 1 and not found[0].problem
+                return found[0].path if only_one else None
+        return None
 
     def exists(self, kind: Kind, reference: Reference, warnings: list[str]) -> Definition | None:
         """The definition that a reference allows, None when there is none that can be read."""
@@ -135,24 +153,22 @@ class Resolver:
         known: list[str] = []
         for tier in self.tiers():
             if tier != "stockyard":
-                found = [each for each in self._find(kind, name, tier) if each.path != apart_from]
+                found = self._find(kind, name, tier, apart_from)
                 known += [version for each in found if (version := self._version(each, []))]
             elif network:
                 known += self._stockyard.versions(kind, name, warnings)
         return list(dict.fromkeys(known))
 
-    def _from_tier(
+    def _from_disk(
         self,
         kind: Kind,
         reference: Reference,
         tier: Source,
         broken: list[str],
-        warnings: list[str],
+        apart_from: Path | None,
     ) -> Definition | None:
-        if tier == "stockyard":
-            return self._stockyard.resolve(kind, reference, warnings)
         candidates: dict[str, Found] = {}
-        for found in self._find(kind, reference.name, tier):
+        for found in self._find(kind, reference.name, tier, apart_from):
             version = self._version(found, broken)
             if version is not None:
                 candidates.setdefault(version, found)
@@ -162,7 +178,7 @@ class Resolver:
                 return definition
         return None
 
-    def _find(self, kind: Kind, name: str, tier: Source) -> list[Found]:
+    def _find(self, kind: Kind, name: str, tier: Source, apart_from: Path | None) -> list[Found]:
         for shelf in self.shelves(kind, tier):
             wanted = name
             if shelf.owner:
@@ -170,7 +186,8 @@ class Resolver:
                     (p for p in (f"{shelf.owner}/", f"@{shelf.owner}/") if name.startswith(p)), ""
                 )
                 wanted = name[len(owner) :]
-            found = self._library.find(shelf, wanted)
+            places = self._library.find(shelf, wanted)
+            found = [each for each in places if each.path != apart_from]
             if found:
                 return found
         return []
