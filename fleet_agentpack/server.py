@@ -57,7 +57,7 @@ def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
                 await services.close()
 
     mcp: FastMCP[Any] = FastMCP(
-        inventory.server_name(domains),
+        inventory.server_name(domains, settings.only),
         inventory.instructions(domains),
         version=__version__,
         middleware=[_guard(domains), changes],
