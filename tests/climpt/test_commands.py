@@ -75,6 +75,12 @@ def test_errors_are_told_with_what_to_do(work: Path, arguments: list[str], compl
     assert done.stdout == ""
 
 
+def test_errors_are_json_when_json_was_asked_for(work: Path) -> None:
+    done = run("search", "x", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"] == "Failed to load registry"
+
+
 def test_a_registry_of_ones_own_is_not_replaced(work: Path) -> None:
     registry = write_registry(work, [])
     before = registry.read_bytes()
