@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",
     ),
+    "fleet": ("fleet_agentpack.commands.fleet", "run coding agents: list, create, start, stop …"),
     "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
 }
 
