@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from fleet_agentpack.fleet.coder.backend import CoderBackend, Patience
 from fleet_agentpack.fleet.coder.client import CoderClient
 from fleet_agentpack.fleet.coder.projects import Names
@@ -40,9 +42,10 @@ def service(
     sleep: Callable[[float], Awaitable[None]] = at_once,
     limits: Limits | None = None,
     patience: Patience | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
 ) -> FleetService:
     """A fleet service on a Coder; by default it never really waits."""
-    connection = Connection(url, Secret(token), sleep=sleep, limits=limits)
+    connection = Connection(url, Secret(token), sleep=sleep, limits=limits, transport=transport)
     backend = CoderBackend(
         CoderClient(connection), names or Names(), sleep=sleep, patience=patience
     )
