@@ -6,17 +6,30 @@ import argparse
 import dataclasses
 import gc
 import importlib
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fleet_agentpack.settings import HttpSettings, Settings, SettingsError, read_token_file
+from fleet_agentpack.settings import (
+    HttpSettings,
+    Settings,
+    SettingsError,
+    check_exposure,
+    read_token_file,
+)
 from fleet_agentpack.support.errors import AppError
+from fleet_agentpack.support.results import jsonable, to_text
 from fleet_agentpack.support.secret import Secret
 from fleet_agentpack.version import __version__
 
 PROG = "fleet-agentpack"
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+DEPLOY = "fleet_agentpack.commands.deploy"
+# The deploy commands take these before the command too, as the original does.
+DEPLOY_VALUES = ("repo", "profile", "target", "machine")
+DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
 # Command → the module that adds its arguments and its handler, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -25,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "list every tool: domain, reads or writes, purpose",
     ),
     "fleet": ("fleet_agentpack.commands.fleet", "run coding agents: list, create, start, stop …"),
+    "forge": ("fleet_agentpack.commands.forge", "query and edit agents, tools, plugins"),
     "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
 }
 
@@ -34,10 +48,12 @@ def run(argv: Sequence[str]) -> int:
     parser = _server_parser(PROG, with_commands=True)
     options = parser.parse_args(argv)
     if options.command is None:
-        return _guarded(parser, options, serve)
+        if early := _given_before_the_command(options):
+            parser.error(f"{early[0]} needs a command; {PROG} --help lists them")
+        return _guarded(PROG, lambda: serve(options, _settings(options)))
     if options.command not in COMMANDS:
         parser.error(f"unknown command {options.command!r}; {PROG} --help lists them")
-    return _run_command(options)
+    return _run_command(options, parser)
 
 
 def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
@@ -45,7 +61,7 @@ def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
     parser = _server_parser(prog, with_commands=False)
     options = parser.parse_args(argv)
     options.only = domain
-    return _guarded(parser, options, serve)
+    return _guarded(prog, lambda: serve(options, _settings(options)))
 
 
 def serve(options: argparse.Namespace, settings: Settings) -> int:
@@ -53,6 +69,8 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     from fleet_agentpack.stdio import Wire, run_stdio
 
     over_http = options.http
+    if over_http:
+        check_exposure(settings.http)
     if not over_http and sys.stdin is not None and sys.stdin.isatty():
         _explain_waiting()
     wire = None if over_http else Wire.claim()
@@ -81,31 +99,49 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _run_command(options: argparse.Namespace) -> int:
+def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     module_name, help_line = COMMANDS[options.command]
+    early = _given_before_the_command(options)
+    if early and module_name != DEPLOY:
+        parser.error(f"{early[0]} goes after {options.command}")
     module = importlib.import_module(module_name)
-    parser = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)
-    module.add(parser, options.command)
-    arguments = parser.parse_args(options.arguments)
+    below = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)
+    module.add(below, options.command)
+    arguments = below.parse_args([*early, *options.arguments])
     return _guarded(
-        parser, options, lambda _, settings: int(arguments.handler(arguments, settings))
+        below.prog,
+        lambda: int(arguments.handler(arguments, _settings(options))),
+        as_json=getattr(arguments, "json", False),
     )
 
 
-def _guarded(parser: argparse.ArgumentParser, options: argparse.Namespace, action) -> int:  # type: ignore[no-untyped-def]
+def _given_before_the_command(options: argparse.Namespace) -> list[str]:
+    """The deploy flags that stood before the command, as words again."""
+    words: list[str] = []
+    for flag in DEPLOY_VALUES:
+        value = getattr(options, flag)
+        words += [] if value is None else [f"--{flag}", value]
+    given = (flag for flag in DEPLOY_SWITCHES if getattr(options, flag))
+    return words + [f"--{flag.replace('_', '-')}" for flag in given]
+
+
+def _guarded(prog: str, action: Callable[[], int], *, as_json: bool = False) -> int:
     """Run an action; what the user did wrong becomes a message and a status, never a trace."""
     try:
-        return int(action(options, _settings(options)))
+        return action()
     except SettingsError as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
+        sys.stderr.write(f"{prog}: {error}\n")
         return 2
     except AppError as error:
-        sys.stderr.write(f"{parser.prog}: {error}\n")
+        if as_json:
+            print(to_text(jsonable(error.payload())))
+        else:
+            sys.stderr.write("\n  ".join([f"{prog}: {error}", *error.advice()]) + "\n")
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
@@ -174,6 +210,11 @@ def _server_parser(prog: str, *, with_commands: bool) -> argparse.ArgumentParser
         help="whether installed tools belong to everybody or to one session",
     )
     if with_commands:
+        for flag in DEPLOY_VALUES:
+            parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
+        for flag in DEPLOY_SWITCHES:
+            option = f"--{flag.replace('_', '-')}"
+            parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
         parser.add_argument("command", nargs="?", metavar="COMMAND", help=argparse.SUPPRESS)
         parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -12,7 +11,7 @@ from fastmcp.server.auth import AccessToken, TokenVerifier
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from fleet_agentpack.settings import HttpSettings, SettingsError
+from fleet_agentpack.settings import HttpSettings
 from fleet_agentpack.support.secret import Secret
 
 if TYPE_CHECKING:
@@ -37,35 +36,8 @@ class BearerToken(TokenVerifier):
         return AccessToken(token=token, client_id=client, scopes=[])
 
 
-def check_exposure(http: HttpSettings) -> None:
-    """Refuse to listen beyond loopback without a token and named hosts. Raises `SettingsError`."""
-    if is_loopback(http.host):
-        return
-    missing = [
-        what
-        for what, given in (
-            ("a token (FLEET_AGENTPACK_TOKEN or --token-file PATH)", http.token),
-            ("the names clients use (--allowed-host NAME)", http.allowed_hosts),
-        )
-        if not given
-    ]
-    if missing:
-        raise SettingsError(
-            f"listening on {http.host} lets other machines in; that needs {' and '.join(missing)}"
-        )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens there."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 async def serve_http(mcp: FastMCP[Any], http: HttpSettings, log_level: str) -> None:
-    """Serve until a signal ends it. Raises `SettingsError` when the exposure is not allowed."""
-    check_exposure(http)
+    """Serve until a signal ends it."""
     mcp.custom_route("/health", methods=["GET"])(_health)
     app = mcp.http_app(
         path=MCP_PATH,

@@ -16,6 +16,7 @@ SERVER_NAME = "agentpack"
 # Domain name → the module whose `DOMAIN` describes it; the order is the order of `tools/list`.
 DOMAINS: dict[str, str] = {
     "fleet": "fleet_agentpack.tools.fleet",
+    "forge": "fleet_agentpack.tools.forge",
     "climpt": "fleet_agentpack.tools.climpt",
 }
 
@@ -31,9 +32,9 @@ def select(only: Sequence[str] = ()) -> list[Domain]:
     return [importlib.import_module(DOMAINS[name]).DOMAIN for name in chosen]
 
 
-def server_name(domains: Sequence[Domain]) -> str:
-    """What the server calls itself: a domain served alone has a name of its own."""
-    return domains[0].server_name if len(domains) == 1 else SERVER_NAME
+def server_name(domains: Sequence[Domain], only: Sequence[str]) -> str:
+    """What the server calls itself: a domain asked for alone has a name of its own."""
+    return domains[0].server_name if only and len(domains) == 1 else SERVER_NAME
 
 
 def instructions(domains: Sequence[Domain]) -> str:

@@ -47,7 +47,7 @@ def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
 
     @asynccontextmanager
     async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
-        watching = asyncio.create_task(changes.watch([each.fingerprint for each in projected]))
+        watching = asyncio.create_task(changes.watch())
         try:
             yield {}
         finally:
@@ -57,7 +57,7 @@ def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
                 await services.close()
 
     mcp: FastMCP[Any] = FastMCP(
-        inventory.server_name(domains),
+        inventory.server_name(domains, settings.only),
         inventory.instructions(domains),
         version=__version__,
         middleware=[_guard(domains), changes],
@@ -70,7 +70,7 @@ def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
         auth=_bearer_auth(settings),
     )
     MemoryState.install(mcp)
-    changes.attach(mcp)
+    changes.attach(mcp, [each.fingerprint for each in projected])
     for domain in domains:
         register(mcp, domain, runtime, read_only=settings.read_only)
     return mcp

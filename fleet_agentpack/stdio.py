@@ -250,7 +250,7 @@ async def _serve(mcp: FastMCP[Any], wire: Wire) -> int:
     try:
         async with mcp._lifespan_manager(), stdio_server(lines, out) as (read, write):  # type: ignore[arg-type]
             await mcp._mcp_server.run(read, write, mcp._mcp_server.create_initialization_options())
-    except asyncio.CancelledError:
+    except BaseException:  # torn down in the middle, the SDK's tasks complain in several ways
         if not ended.status:
             raise
     finally:

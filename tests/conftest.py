@@ -6,7 +6,12 @@ import os
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A busy machine is no failure.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "PYTHONPATH", "COVERAGE_PROCESS_START")
 KEPT_PREFIXES = ("PYTEST_", "COV_", "HYPOTHESIS_")

@@ -27,6 +27,10 @@ class AppError(Exception):
     def payload(self) -> dict[str, Any]:
         """The JSON object that the caller receives."""
 
+    def advice(self) -> Sequence[str]:
+        """What a person can do next, a line each; a command line prints them below the message."""
+        return ()
+
     @classmethod
     @abstractmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:

@@ -24,6 +24,7 @@ from mcp_types import TextContent, ToolAnnotations
 from mcp_types import Tool as WireTool
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, create_model
 
+from fleet_agentpack.settings import SettingsError
 from fleet_agentpack.support.errors import AppError, Problem
 from fleet_agentpack.support.results import jsonable, to_text
 from fleet_agentpack.tools.params import Call, Hints
@@ -140,7 +141,7 @@ class TypedTool(Tool):
         tool = cls(
             name=spec.name,
             description=spec.description,
-            parameters=tidy(arguments.model_json_schema()),
+            parameters=input_schema(arguments),
             annotations=wire_hints(spec.hints),
             tags={domain.name},
         )
@@ -163,18 +164,23 @@ class TypedTool(Tool):
         try:
             checked = self._arguments.model_validate(arguments)
         except ValidationError as error:
-            problems = problems_of(error)
-            raise ToolRefused(self._domain.error.invalid_arguments(self.name, problems)) from error
+            raise self._refused(problems_of(error)) from error
         values = {name: getattr(checked, name) for name in type(checked).model_fields}
         return await run_call(self._runtime, functools.partial(self._invoke, values))
 
     async def _invoke(self, values: dict[str, Any], call: Call) -> Any:
         function = self._spec.function
-        service = self._runtime.services.get(self._domain.name)
+        try:
+            service = self._runtime.services.get(self._domain.name)
+        except SettingsError as error:
+            raise self._refused([Problem("", "settings", str(error))]) from error
         leading = (service, call) if _wants_call(function) else (service,)
         if inspect.iscoroutinefunction(function):
             return await function(*leading, **values)
         return await _in_thread(functools.partial(function, *leading, **values), call)
+
+    def _refused(self, problems: Sequence[Problem]) -> ToolRefused:
+        return ToolRefused(self._domain.error.invalid_arguments(self.name, problems))
 
     def to_mcp_tool(self, **overrides: Any) -> WireTool:
         """The tool as listed: no made-up title, no bookkeeping, which would cost context."""
@@ -232,6 +238,22 @@ def wire_hints(hints: Hints) -> ToolAnnotations:
         destructive_hint=hints.destructive,
         open_world_hint=hints.open_world,
     )
+
+
+def wire_form(spec: Spec) -> dict[str, Any]:
+    """A tool as `tools/list` shows it."""
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "inputSchema": input_schema(_arguments_model(spec.function)),
+        "annotations": wire_hints(spec.hints).model_dump(by_alias=True, exclude_none=True),
+    }
+
+
+def input_schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The advertised schema of a tool's arguments."""
+    schema: dict[str, Any] = tidy(arguments.model_json_schema())
+    return schema
 
 
 def problems_of(error: ValidationError) -> list[Problem]:

@@ -114,6 +114,8 @@ class CoderBackend:
             }
             report(0, None, f"Creating workspace '{order.name}' from {blueprint.template.name}")
             workspace = await self._post(order, blueprint, values)
+            if _nobody_builds(workspace):
+                report(0, None, "Coder has no provisioner for this template; waiting for one")
             self._remember(workspace.latest_build.id, values)
             try:
                 async with asyncio.timeout(self._patience.create_s):
@@ -329,6 +331,12 @@ def _with_parameters(seen: Sighting, parameters: dict[str, str], names: Names) -
     if spec is None:
         spec = seen.metadata.get("fleet_mcp_agent_spec", "")
     return replace(seen, role=parameters.get(names.role_parameter, ""), spec=spec)
+
+
+def _nobody_builds(workspace: models.Workspace) -> bool:
+    """Whether a create was answered with a job that no provisioner can take."""
+    matched = workspace.latest_build.matched_provisioners
+    return workspace.latest_build.job.status == "pending" and bool(matched and not matched.count)
 
 
 async def _at_once(*work: Coroutine[Any, Any, Any]) -> list[Any]:

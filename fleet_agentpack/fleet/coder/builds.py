@@ -24,7 +24,6 @@ class BuildWatch:
 
     async def until_ready(self, workspace: models.Workspace, report: Progress) -> models.Workspace:
         """The workspace once its agent can be given work. Raises 503 when that will not be."""
-        _check_provisioners(workspace)
         build = await self._followed(workspace.latest_build, report)
         if build.status != "running":
             raise await self._build_failed(workspace, build, "could not be built")
@@ -116,13 +115,4 @@ class BuildWatch:
             workspace_id=workspace.id,
             build_id=build.id,
             log=log[-LAST_LINES:],
-        )
-
-
-def _check_provisioners(workspace: models.Workspace) -> None:
-    matched = workspace.latest_build.matched_provisioners
-    if matched and matched.count == 0:
-        raise FleetError.unavailable(
-            f"Workspace '{workspace.name}' waits for a provisioner, and Coder has none for it.",
-            workspace_id=workspace.id,
         )
