@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",
     ),
+    "fleet": ("fleet_agentpack.commands.fleet", "run coding agents: list, create, start, stop …"),
     "forge": ("fleet_agentpack.commands.forge", "query and edit agents, tools, plugins"),
     "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
 }

@@ -15,6 +15,7 @@ SERVER_NAME = "agentpack"
 
 # Domain name → the module whose `DOMAIN` describes it; the order is the order of `tools/list`.
 DOMAINS: dict[str, str] = {
+    "fleet": "fleet_agentpack.tools.fleet",
     "forge": "fleet_agentpack.tools.forge",
     "climpt": "fleet_agentpack.tools.climpt",
 }
