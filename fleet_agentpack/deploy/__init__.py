@@ -1,0 +1,1 @@
+"""The deploy engine: one versioned set of instructions, skills and prompts, for many tools."""
