@@ -30,9 +30,9 @@ def select(only: Sequence[str] = ()) -> list[Domain]:
     return [importlib.import_module(DOMAINS[name]).DOMAIN for name in chosen]
 
 
-def server_name(domains: Sequence[Domain]) -> str:
-    """What the server calls itself: a domain served alone has a name of its own."""
-    return domains[0].server_name if len(domains) == 1 else SERVER_NAME
+def server_name(domains: Sequence[Domain], only: Sequence[str]) -> str:
+    """What the server calls itself: a domain asked for alone has a name of its own."""
+    return domains[0].server_name if only and len(domains) == 1 else SERVER_NAME
 
 
 def instructions(domains: Sequence[Domain]) -> str:

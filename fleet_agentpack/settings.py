@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -124,6 +126,45 @@ class Settings:
                 raise SettingsError(f"{self.config_path}: [{'.'.join(names)}] must be a table")
         table: Mapping[str, Any] = found
         return table
+
+
+def check_exposure(http: HttpSettings) -> None:
+    """Refuse to listen beyond loopback without a token and named hosts. Raises `SettingsError`."""
+    if is_loopback(http.host):
+        return
+    missing = [
+        what
+        for what, given in (
+            ("a token (FLEET_AGENTPACK_TOKEN or --token-file PATH)", http.token),
+            ("the names clients use (--allowed-host NAME)", http.allowed_hosts),
+        )
+        if not given
+    ]
+    if missing:
+        raise SettingsError(
+            f"listening on {http.host} lets other machines in; that needs {' and '.join(missing)}"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens there."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_token_file(path: Path) -> Secret:
+    """The token in a file that only its owner can read. Raises `SettingsError`."""
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise SettingsError(f"{path} can be read by others; run: chmod 600 {path}")
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read the token file {path}: {error}") from error
+    if not token:
+        raise SettingsError(f"the token file {path} is empty")
+    return Secret(token)
 
 
 def _load_config(path: Path, *, required: bool) -> dict[str, Any]:

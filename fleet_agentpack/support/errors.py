@@ -27,10 +27,19 @@ class AppError(Exception):
     def payload(self) -> dict[str, Any]:
         """The JSON object that the caller receives."""
 
+    def advice(self) -> Sequence[str]:
+        """What a person can do next, a line each; a command line prints them below the message."""
+        return ()
+
     @classmethod
     @abstractmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
         """The error for a call whose arguments do not fit the tool's schema."""
+
+    @classmethod
+    def confirm_required(cls, tool: str) -> AppError:
+        """The error for a mutating call without `yes: true`, where a domain has such calls."""
+        raise NotImplementedError(f"{cls.__name__} has no error for an unconfirmed {tool}")
 
     @classmethod
     @abstractmethod

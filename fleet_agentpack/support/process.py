@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,3 +60,42 @@ def run(
     except subprocess.TimeoutExpired as error:
         raise ProcessTimeoutError(f"{argv[0]} did not end within {timeout_s:g} s") from error
     return Completed(done.returncode, done.stdout, done.stderr)
+
+
+async def run_async(
+    argv: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    timeout_s: float = 60.0,
+) -> Completed:
+    """Like `run`, from an event loop: a cancelled wait ends the program and all it started."""
+    process = await asyncio.create_subprocess_exec(
+        *map(str, argv),
+        cwd=cwd,
+        env=None if env is None else dict(env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            stdout, stderr = await process.communicate(stdin)
+    except TimeoutError as error:
+        raise ProcessTimeoutError(f"{argv[0]} did not end within {timeout_s:g} s") from error
+    finally:
+        if process.returncode is None:
+            _kill_group(process.pid)
+            await asyncio.shield(process.wait())
+    return Completed(process.returncode or 0, stdout, stderr)
+
+
+def _kill_group(pid: int) -> None:
+    """Kill a child that leads its own group, with everything it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.name == "nt":  # pragma: no cover - no process groups there
+            os.kill(pid, signal.SIGTERM)
+        else:
+            os.killpg(pid, signal.SIGKILL)

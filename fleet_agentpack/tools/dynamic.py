@@ -16,6 +16,7 @@ from fleet_agentpack.tools.params import READS, Call, Hints
 from fleet_agentpack.tools.register import Domain, Runtime, run_call, session_of, wire_hints
 
 if TYPE_CHECKING:
+    from fastmcp.utilities.components import FastMCPComponent
     from fastmcp.utilities.versions import VersionSpec
 
     from fleet_agentpack.support.errors import AppError
@@ -96,6 +97,10 @@ class DynamicTools(Provider):
     def fingerprint(self) -> object:
         """See `Catalogue.fingerprint`."""
         return self._catalogue().fingerprint()
+
+    async def get_tasks(self) -> Sequence[FastMCPComponent]:
+        """None: a dynamic tool never runs as a background task."""
+        return []
 
     async def _list_tools(self) -> Sequence[Tool]:
         return [

@@ -18,12 +18,13 @@ import anyio
 import anyio.to_thread
 from fastmcp.exceptions import FastMCPError
 from fastmcp.server.context import Context
-from fastmcp.server.dependencies import get_context
+from fastmcp.server.dependencies import get_access_token, get_context
 from fastmcp.tools.base import Tool, ToolResult
 from mcp_types import TextContent, ToolAnnotations
 from mcp_types import Tool as WireTool
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, create_model
 
+from fleet_agentpack.settings import SettingsError
 from fleet_agentpack.support.errors import AppError, Problem
 from fleet_agentpack.support.results import jsonable, to_text
 from fleet_agentpack.tools.params import Call, Hints
@@ -67,6 +68,7 @@ class Domain:
     tools: Sequence[Spec] = ()
     extend: Callable[[FastMCP[Any], Services], None] | None = None  # resources and prompts
     catalogue: Callable[[Any], Catalogue] | None = None  # tools that come and go
+    end_session: Callable[[Any, str], None] | None = None  # told when a session is over
 
 
 class Services:
@@ -82,6 +84,13 @@ class Services:
         if name not in self._opened:
             self._opened[name] = self._domains[name].open(self.settings)
         return self._opened[name]
+
+    async def end_session(self, session: str) -> None:
+        """Tell the services that asked for it that a session is over."""
+        for name, service in self._opened.items():
+            end = self._domains[name].end_session
+            if end:
+                await anyio.to_thread.run_sync(end, service, session)
 
     async def close(self) -> None:
         """Close every service that has a `close` method."""
@@ -132,7 +141,7 @@ class TypedTool(Tool):
         tool = cls(
             name=spec.name,
             description=spec.description,
-            parameters=tidy(arguments.model_json_schema()),
+            parameters=input_schema(arguments),
             annotations=wire_hints(spec.hints),
             tags={domain.name},
         )
@@ -155,18 +164,23 @@ class TypedTool(Tool):
         try:
             checked = self._arguments.model_validate(arguments)
         except ValidationError as error:
-            problems = problems_of(error)
-            raise ToolRefused(self._domain.error.invalid_arguments(self.name, problems)) from error
+            raise self._refused(problems_of(error)) from error
         values = {name: getattr(checked, name) for name in type(checked).model_fields}
         return await run_call(self._runtime, functools.partial(self._invoke, values))
 
     async def _invoke(self, values: dict[str, Any], call: Call) -> Any:
         function = self._spec.function
-        service = self._runtime.services.get(self._domain.name)
+        try:
+            service = self._runtime.services.get(self._domain.name)
+        except SettingsError as error:
+            raise self._refused([Problem("", "settings", str(error))]) from error
         leading = (service, call) if _wants_call(function) else (service,)
         if inspect.iscoroutinefunction(function):
             return await function(*leading, **values)
         return await _in_thread(functools.partial(function, *leading, **values), call)
+
+    def _refused(self, problems: Sequence[Problem]) -> ToolRefused:
+        return ToolRefused(self._domain.error.invalid_arguments(self.name, problems))
 
     def to_mcp_tool(self, **overrides: Any) -> WireTool:
         """The tool as listed: no made-up title, no bookkeeping, which would cost context."""
@@ -226,6 +240,22 @@ def wire_hints(hints: Hints) -> ToolAnnotations:
     )
 
 
+def wire_form(spec: Spec) -> dict[str, Any]:
+    """A tool as `tools/list` shows it."""
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "inputSchema": input_schema(_arguments_model(spec.function)),
+        "annotations": wire_hints(spec.hints).model_dump(by_alias=True, exclude_none=True),
+    }
+
+
+def input_schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The advertised schema of a tool's arguments."""
+    schema: dict[str, Any] = tidy(arguments.model_json_schema())
+    return schema
+
+
 def problems_of(error: ValidationError) -> list[Problem]:
     """What pydantic found, without the values that the caller sent."""
     return [
@@ -282,11 +312,12 @@ def _progress_sender(context: Context) -> Callable[[float, float | None, str], A
 
 
 def session_of(context: Context) -> str | None:
-    """The id of the session that a request belongs to, where there is one."""
-    try:
-        return context.session_id
-    except RuntimeError:
-        return None
+    """Who is asking: the HTTP session, else the token's client; nobody in particular on stdio."""
+    connection = context.session._connection
+    if connection.session_id:
+        return connection.session_id
+    token = get_access_token()
+    return token.client_id if token else None
 
 
 def _text(text: str) -> list[TextContent]:

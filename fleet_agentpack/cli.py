@@ -1,0 +1,226 @@
+"""The command line: serve, print, or hand over to a domain's own commands."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fleet_agentpack.settings import (
+    HttpSettings,
+    Settings,
+    SettingsError,
+    check_exposure,
+    read_token_file,
+)
+from fleet_agentpack.support.errors import AppError
+from fleet_agentpack.support.results import jsonable, to_text
+from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.version import __version__
+
+PROG = "fleet-agentpack"
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+DEPLOY = "fleet_agentpack.commands.deploy"
+# The deploy commands take these before the command too, as the original does.
+DEPLOY_VALUES = ("repo", "profile", "target", "machine")
+DEPLOY_SWITCHES = ("json", "yes", "dry_run")
+
+# Command → the module that adds its arguments and its handler, and one line of help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "tools": (
+        "fleet_agentpack.commands.tools",
+        "list every tool: domain, reads or writes, purpose",
+    ),
+    "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
+}
+
+
+def run(argv: Sequence[str]) -> int:
+    """`fleet-agentpack`: serve, or run one of the commands; returns the exit status."""
+    parser = _server_parser(PROG, with_commands=True)
+    options = parser.parse_args(argv)
+    if options.command is None:
+        if early := _given_before_the_command(options):
+            parser.error(f"{early[0]} needs a command; {PROG} --help lists them")
+        return _guarded(PROG, lambda: serve(options, _settings(options)))
+    if options.command not in COMMANDS:
+        parser.error(f"unknown command {options.command!r}; {PROG} --help lists them")
+    return _run_command(options, parser)
+
+
+def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
+    """A server for one domain under its own program name."""
+    parser = _server_parser(prog, with_commands=False)
+    options = parser.parse_args(argv)
+    options.only = domain
+    return _guarded(prog, lambda: serve(options, _settings(options)))
+
+
+def serve(options: argparse.Namespace, settings: Settings) -> int:
+    """Serve MCP on stdio or HTTP until the client, or a signal, ends it."""
+    from fleet_agentpack.stdio import Wire, run_stdio
+
+    over_http = options.http
+    if over_http:
+        check_exposure(settings.http)
+    if not over_http and sys.stdin is not None and sys.stdin.isatty():
+        _explain_waiting()
+    wire = None if over_http else Wire.claim()
+    # Importing makes many objects that live for ever: collecting them again and again is a tenth
+    # of the start-up time.
+    gc.disable()
+    from fleet_agentpack.logs import configure
+    from fleet_agentpack.server import build_server
+
+    configure(options.log_level)
+    for warning in settings.warnings:
+        sys.stderr.write(f"{PROG}: {warning}\n")
+    mcp = build_server(settings)
+    gc.enable()
+    gc.freeze()
+    if wire:
+        return run_stdio(mcp, wire)
+    import asyncio
+
+    from fleet_agentpack.http import MCP_PATH, serve_http
+
+    sys.stderr.write(
+        f"{PROG} {__version__} listens on http://{settings.http.host}:{settings.http.port}{MCP_PATH}\n"
+    )
+    asyncio.run(serve_http(mcp, settings.http, options.log_level))
+    return 0
+
+
+def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    module_name, help_line = COMMANDS[options.command]
+    early = _given_before_the_command(options)
+    if early and module_name != DEPLOY:
+        parser.error(f"{early[0]} goes after {options.command}")
+    module = importlib.import_module(module_name)
+    below = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)
+    module.add(below, options.command)
+    arguments = below.parse_args([*early, *options.arguments])
+    return _guarded(
+        below.prog,
+        lambda: int(arguments.handler(arguments, _settings(options))),
+        as_json=getattr(arguments, "json", False),
+    )
+
+
+def _given_before_the_command(options: argparse.Namespace) -> list[str]:
+    """The deploy flags that stood before the command, as words again."""
+    words: list[str] = []
+    for flag in DEPLOY_VALUES:
+        value = getattr(options, flag)
+        words += [] if value is None else [f"--{flag}", value]
+    given = (flag for flag in DEPLOY_SWITCHES if getattr(options, flag))
+    return words + [f"--{flag.replace('_', '-')}" for flag in given]
+
+
+def _guarded(prog: str, action: Callable[[], int], *, as_json: bool = False) -> int:
+    """Run an action; what the user did wrong becomes a message and a status, never a trace."""
+    try:
+        return action()
+    except SettingsError as error:
+        sys.stderr.write(f"{prog}: {error}\n")
+        return 2
+    except AppError as error:
+        if as_json:
+            print(to_text(jsonable(error.payload())))
+        else:
+            sys.stderr.write("\n  ".join([f"{prog}: {error}", *error.advice()]) + "\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    settings = Settings.read()
+    only = tuple(part.strip() for part in options.only.split(",") if part.strip())
+    return dataclasses.replace(
+        settings,
+        only=only or settings.only,
+        read_only=options.read_only,
+        http=_http_settings(options, settings) if options.http else settings.http,
+    )
+
+
+def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSettings:
+    table = settings.table("http")
+    return HttpSettings(
+        host=options.host,
+        port=options.port,
+        token=_token(options, settings),
+        allowed_hosts=(*table.get("allowed_hosts", ()), *options.allowed_host),
+        install_scope=options.install_scope,
+    )
+
+
+def _token(options: argparse.Namespace, settings: Settings) -> Secret | None:
+    path = options.token_file or settings.table("http").get("token_file")
+    if path:
+        return read_token_file(Path(path).expanduser())
+    given = settings.environ.get("FLEET_AGENTPACK_TOKEN", "")
+    return Secret(given) if given else None
+
+
+def _server_parser(prog: str, *, with_commands: bool) -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Serve MCP on standard input and output; this is what an MCP client starts.",
+        epilog=f"commands ({prog} COMMAND --help tells more):\n{listing}"
+        if with_commands
+        else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"{prog} {__version__}")
+    parser.add_argument("--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve a part only")
+    parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning")
+    http = parser.add_argument_group("HTTP instead of stdio")
+    http.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp")
+    http.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    http.add_argument("--port", type=int, default=3000, help="port to listen on (%(default)s)")
+    http.add_argument("--token-file", metavar="PATH", help="file with the bearer token, mode 0600")
+    http.add_argument(
+        "--allowed-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a Host header to accept",
+    )
+    http.add_argument(
+        "--install-scope",
+        choices=("global", "session"),
+        default="global",
+        help="whether installed tools belong to everybody or to one session",
+    )
+    if with_commands:
+        for flag in DEPLOY_VALUES:
+            parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
+        for flag in DEPLOY_SWITCHES:
+            option = f"--{flag.replace('_', '-')}"
+            parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
+        parser.add_argument("command", nargs="?", metavar="COMMAND", help=argparse.SUPPRESS)
+        parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _explain_waiting() -> None:
+    sys.stderr.write(
+        f"{PROG} {__version__}: an MCP server for agent configuration, fleets, tools and prompts.\n"
+        "It now waits for an MCP client on standard input; press Ctrl-C to end it.\n"
+        f"To connect one, for example Claude Code: claude mcp add agentpack -- {PROG}\n"
+    )

@@ -1,0 +1,66 @@
+"""The one error type of climpt: the seed's three shapes, and bad arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fleet_agentpack.support.errors import AppError, Problem
+
+
+class ClimptError(AppError):
+    """An expected failure; `hint` says what to do next."""
+
+    def __init__(self, error: str, *, hint: str | None = None, **fields: str) -> None:
+        self.error = error
+        self.fields = fields
+        self.hint = hint
+        super().__init__(error)
+
+    def __str__(self) -> str:
+        """One line for people, and the hint on a second."""
+        between = " " if "c1" in self.fields else ": "
+        line = ": ".join(filter(None, [self.error, between.join(self.fields.values())]))
+        return f"{line}\n{self.hint}" if self.hint else line
+
+    def payload(self) -> dict[str, Any]:
+        """The seed's object; a hint is one key more."""
+        return {"error": self.error, **self.fields, **({"hint": self.hint} if self.hint else {})}
+
+    @classmethod
+    def command_not_found(cls, c1: str, c2: str, c3: str, hint: str) -> ClimptError:
+        """No such command in the registry; the names are the caller's own."""
+        return cls("Command not found", c1=c1, c2=c2, c3=c3, hint=hint)
+
+    @classmethod
+    def registry_unreadable(cls, path: str, details: str, hint: str | None = None) -> ClimptError:
+        """A registry, or the file that names it, cannot be used."""
+        return cls("Failed to load registry", path=path, details=details, hint=hint)
+
+    @classmethod
+    def execution_failed(cls, command: str, stderr: str, hint: str | None = None) -> ClimptError:
+        """A command that exists gave no prompt."""
+        return cls("Execution failed", command=command, stderr=stderr, hint=hint)
+
+    @classmethod
+    def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> ClimptError:  # noqa: ARG003
+        """The arguments of a call do not fit."""
+        return cls("Invalid arguments", details="; ".join(map(str, problems)))
+
+    @classmethod
+    def unexpected(cls, tool: str) -> ClimptError:
+        """A fault of ours."""
+        details = f"{tool} failed unexpectedly; the server's log on stderr has the cause"
+        return cls("Unexpected error", details=details)
+
+
+class RenderError(Exception):
+    """Why a command gave no prompt, before it is known how the caller named the command."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def of(self, command: str) -> ClimptError:
+        """The error that the caller of a command gets."""
+        return ClimptError.execution_failed(command, str(self), self.hint)

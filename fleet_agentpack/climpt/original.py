@@ -1,0 +1,84 @@
+"""Executes a command through the original's own command line, when so configured."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from fleet_agentpack.climpt import safety
+from fleet_agentpack.climpt.errors import RenderError
+from fleet_agentpack.climpt.places import NAME
+from fleet_agentpack.climpt.request import Request
+from fleet_agentpack.support import process
+
+PROGRAM = "deno"
+PACKAGE = "jsr:@aidevtool/climpt"
+_RUN = ("run", "--allow-read", "--allow-write", "--allow-env", "--allow-run", "--allow-net")
+# The first run downloads the package.
+TIMEOUT_S = 120.0
+
+
+class OriginalCli:
+    """Runs Deno with the published package in the project's folder."""
+
+    def __init__(
+        self, cwd: Path, environ: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self._cwd = cwd
+        self._environ = environ
+        self._timeout_s = timeout_s
+
+    async def __call__(self, request: Request) -> str:
+        """What the command line printed. Raises `ClimptError`."""
+        try:
+            return await self._run(request)
+        except RenderError as error:
+            raise error.of(request.command) from error
+
+    async def _run(self, request: Request) -> str:
+        safety.check(request.options)
+        argv = [self._program(), *arguments(request)]
+        stdin = (request.options.stdin or "").encode("utf-8", "replace")
+        try:
+            done = await process.run_async(
+                argv,
+                cwd=self._cwd,
+                env=self._environment(with_stdin=bool(stdin)),
+                stdin=stdin,
+                timeout_s=self._timeout_s,
+            )
+        except process.ProcessTimeoutError as error:
+            raise RenderError(
+                f"{PROGRAM} did not end within {self._timeout_s:g} s and was stopped"
+            ) from error
+        except (OSError, ValueError) as error:
+            raise RenderError(f"{PROGRAM} could not be started") from error
+        # A refused command is an empty success there.
+        if done.status != 0 or not done.text.strip():
+            silent = f"Command failed with exit code {done.status} and printed nothing"
+            raise RenderError(done.complaint or silent)
+        return done.text
+
+    def _program(self) -> str:
+        found = shutil.which(PROGRAM, path=self._environ.get("PATH"))
+        if not found:
+            raise RenderError(
+                f"{PROGRAM} is not installed",
+                'install Deno, or set [climpt] execute = "render" in the configuration file',
+            )
+        return found
+
+    def _environment(self, *, with_stdin: bool) -> dict[str, str]:
+        # With LOG_LEVEL=debug the original mixes its log into the prompt.
+        kept = {name: value for name, value in self._environ.items() if name != "LOG_LEVEL"}
+        return kept if with_stdin else {**kept, "BREAKDOWN_SKIP_STDIN": "true"}
+
+
+def arguments(request: Request) -> list[str]:
+    """What follows the program's name. Raises `RenderError` for names that look like options."""
+    for name in (request.profile, request.c2, request.c3):
+        if not NAME.fullmatch(name):
+            raise RenderError(f"Invalid command name: {name!r}")
+    names = [f"--config={request.profile}", request.c2, request.c3]
+    return [*_RUN, "--no-config", PACKAGE, *names, *request.options.arguments()]

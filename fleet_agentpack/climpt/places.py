@@ -1,0 +1,143 @@
+"""Where climpt's files lie: below the project, then below the home; this module only reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.climpt.errors import ClimptError
+
+FOLDER = ".agent"
+CONFIG_FOLDER = f"{FOLDER}/climpt/config"
+REGISTRY_CONFIG = f"{CONFIG_FOLDER}/registry_config.json"
+DEFAULT_AGENT = "climpt"
+MAX_BYTES = 64 * 1024 * 1024
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+_INIT_HINT = "`fleet-agentpack climpt init` puts an example there"
+_FIX_HINT = "correct the file, then call reload"
+
+
+class UnusableFileError(ValueError):
+    """A file that is there but must not or cannot be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file's text, and how to name the file to the caller."""
+
+    shown: str
+    text: str
+
+
+class Places:
+    """The two roots that climpt looks below."""
+
+    def __init__(self, cwd: Path, home: Path) -> None:
+        self._cwd = cwd
+        self._home = home
+
+    def roots(self) -> list[Path]:
+        """The project first, then the home."""
+        return list(dict.fromkeys([self._project(), self._home]))
+
+    def find(self, path: str) -> Found | None:
+        """The first of the roots' files of that path; an absolute path stands for itself.
+
+        Raises `UnusableFileError` for one that leads out of its root or cannot be read.
+        """
+        for root in self.roots():
+            text = read(root, path)
+            if text is not None:
+                return Found(self._shown(root, path), text)
+        return None
+
+    def registry(self, agent: str) -> Found:
+        """The registry file of an agent. Raises `ClimptError` when there is none."""
+        path = self._registered().get(agent) or f"{FOLDER}/{agent}/registry.json"
+        try:
+            found = self.find(path)
+        except UnusableFileError as error:
+            raise ClimptError.registry_unreadable(path, str(error), _FIX_HINT) from error
+        if found is None:
+            hint = _INIT_HINT if agent == DEFAULT_AGENT else self._agents_hint(path)
+            raise ClimptError.registry_unreadable(path, "File not found", hint)
+        return found
+
+    def _registered(self) -> dict[str, str]:
+        """The registries that registry_config.json names, read anew each time."""
+        try:
+            found = self.find(REGISTRY_CONFIG)
+            return _registries(found.text) if found else {}
+        except UnusableFileError as error:
+            raise ClimptError.registry_unreadable(REGISTRY_CONFIG, str(error), _FIX_HINT) from error
+
+    def _agents_hint(self, path: str) -> str:
+        known = ", ".join(dict.fromkeys([DEFAULT_AGENT, *self._registered()]))
+        return f"agents: {known}; add others in {REGISTRY_CONFIG} or as {path}"
+
+    def _project(self) -> Path:
+        """The nearest folder with climpt's files, looking no higher than the repository's root."""
+        for folder in _up_to_repository(self._cwd):
+            if folder != self._home and (folder / FOLDER).is_dir():
+                return folder
+        return self._cwd
+
+    def _shown(self, root: Path, path: str) -> str:
+        return f"~/{path}" if root == self._home != self._project() else path
+
+
+def read(root: Path, path: str) -> str | None:
+    """A text file below a root; None when it is not there. Raises `UnusableFileError`."""
+    file = below(root, path)
+    try:
+        if not file.exists():
+            return None
+        if not file.is_file():
+            raise UnusableFileError("not a regular file")
+        if file.stat().st_size > MAX_BYTES:
+            raise UnusableFileError(f"larger than {MAX_BYTES // 1024 // 1024} MB")
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnusableFileError("not UTF-8 text") from error
+    except OSError as error:
+        raise UnusableFileError(error.strerror or "cannot be read") from error
+
+
+def below(root: Path, path: str) -> Path:
+    """A path below a root, links followed; an absolute path from a configuration stands for itself.
+
+    Raises `UnusableFileError` when it leads out of the root.
+    """
+    try:
+        resolved = (root / path).resolve()
+        inside = Path(path).is_absolute() or resolved.is_relative_to(root.resolve())
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UnusableFileError("not a usable path") from error
+    if not inside:
+        raise UnusableFileError("leads out of the folder it belongs to")
+    return resolved
+
+
+def _registries(text: str) -> dict[str, str]:
+    try:
+        data: Any = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UnusableFileError(f"not valid JSON: {error.msg} (line {error.lineno})") from error
+    except (ValueError, RecursionError) as error:
+        raise UnusableFileError("not usable JSON") from error
+    registries = data.get("registries") if isinstance(data, dict) else None
+    if not isinstance(registries, dict):
+        raise UnusableFileError("registries must be an object of agents and paths")
+    return {agent: path for agent, path in registries.items() if path and isinstance(path, str)}
+
+
+def _up_to_repository(folder: Path) -> Iterator[Path]:
+    lineage = [folder, *folder.parents]
+    top = next((i for i, place in enumerate(lineage) if (place / ".git").exists()), 0)
+    yield from lineage[: top + 1]

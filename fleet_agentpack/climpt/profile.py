@@ -1,0 +1,133 @@
+"""The configuration files that say where a command's prompts are and which names it may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.climpt.errors import RenderError
+from fleet_agentpack.climpt.places import (
+    CONFIG_FOLDER,
+    NAME,
+    Places,
+    UnusableFileError,
+    below,
+    read,
+)
+from fleet_agentpack.support import yaml12
+
+MAX_PATTERN = 10_000
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`<name>-app.yml` with `<name>-user.yml` laid over it, found below one root."""
+
+    source: str  # the file to name when a value is wrong
+    root: Path
+    values: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, places: Places, name: str) -> Profile:
+        """The profile of that name. Raises `RenderError`."""
+        if not NAME.fullmatch(name):
+            raise RenderError(f"Invalid profile name: {name!r}")
+        app, user = f"{CONFIG_FOLDER}/{name}-app.yml", f"{CONFIG_FOLDER}/{name}-user.yml"
+        for root in places.roots():
+            values = _load(root, app)
+            if values is not None:
+                return cls(app, root, _over(values, _load(root, user) or {}))
+        raise RenderError(
+            f"Configuration not found: {app}",
+            "create it with working_dir and app_prompt.base_dir, "
+            "or run `fleet-agentpack climpt init` in an empty project",
+        )
+
+    @property
+    def working_dir(self) -> Path:
+        """The folder that the other paths are relative to."""
+        return self._folder(self.root, "working_dir")
+
+    @property
+    def prompt_dir(self) -> Path:
+        """The folder of the prompts."""
+        return self._folder(self.working_dir, "app_prompt", "base_dir")
+
+    @property
+    def schema_dir(self) -> Path | None:
+        """The folder of the schemas, where one is named."""
+        if self._text("app_schema", "base_dir") is None:
+            return None
+        return self._folder(self.working_dir, "app_schema", "base_dir")
+
+    @property
+    def destination_prefix(self) -> str:
+        """What is put before a destination, as it stands."""
+        return self._text("options", "destination", "prefix") or ""
+
+    def check_names(self, c2: str, c3: str) -> None:
+        """Refuse names that the profile's patterns do not allow, each on its own."""
+        self._check("directive", c2, "params", "two", "directiveType", "pattern")
+        self._check("layer", c3, "params", "two", "layerType", "pattern")
+
+    def _check(self, kind: str, name: str, *keys: str) -> None:
+        pattern = self._text(*keys)
+        if pattern is None:
+            return
+        try:
+            allowed = re.search(pattern[:MAX_PATTERN], name)
+        except re.error as error:
+            raise RenderError(f"{self._place(keys)} is not a regular expression") from error
+        if not allowed:
+            raise RenderError(
+                f"Invalid {kind} type. Must match pattern: {pattern}",
+                f"add {name} to {self._place(keys)}",
+            )
+
+    def _folder(self, root: Path, *keys: str) -> Path:
+        text = self._text(*keys)
+        if text is None:
+            raise RenderError(f"{self._place(keys)} is missing")
+        if keys != ("working_dir",) and Path(text).is_absolute():
+            raise RenderError(f"{self._place(keys)} must be a relative path")
+        try:
+            return below(root, text)
+        except UnusableFileError as error:
+            raise RenderError(f"{self._place(keys)}: {error}") from error
+
+    def _text(self, *keys: str) -> str | None:
+        found: Any = self.values
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if not isinstance(found, str | None):
+            raise RenderError(f"{self._place(keys)} must be text")
+        return found or None
+
+    def _place(self, keys: tuple[str, ...]) -> str:
+        return f"{'.'.join(keys)} in {self.source.removesuffix('-app.yml')}-app.yml or -user.yml"
+
+
+def _load(root: Path, path: str) -> Mapping[str, Any] | None:
+    try:
+        text = read(root, path)
+        values = None if text is None else yaml12.load(text)
+    except (UnusableFileError, yaml12.YamlError) as error:
+        raise RenderError(f"{path}: {error}") from error
+    if text is not None and values is None:
+        return {}
+    if not isinstance(values, Mapping | None):
+        raise RenderError(f"{path}: must be a mapping")
+    return values
+
+
+def _over(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """`low` with the values of `high` over it, key by key at every depth."""
+    both = {
+        key: _over(low[key], high[key])
+        for key in low.keys() & high.keys()
+        if isinstance(low[key], Mapping) and isinstance(high[key], Mapping)
+    }
+    return {**low, **high, **both}

@@ -1,0 +1,139 @@
+"""The registry's content: commands, leniently read where the original writes several shapes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+FLAGS = ("file", "stdin", "destination")
+CHOICES = ("edition", "adaptation")
+
+
+class RegistryFormatError(ValueError):
+    """Text that is not a registry; says what is wrong and where."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One record of the registry."""
+
+    c1: str
+    c2: str
+    c3: str
+    description: str = ""
+    usage: str | None = None
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # edition, adaptation
+    flags: Mapping[str, bool] = field(default_factory=dict)  # file, stdin, destination
+    variables: Mapping[str, str] = field(default_factory=dict)  # uv name → what it is for
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What addresses the command."""
+        return self.c1, self.c2, self.c3
+
+    @property
+    def text(self) -> str:
+        """What search looks at."""
+        return " ".join([*self.key, self.description])
+
+
+def parse(text: str) -> tuple[Command, ...]:
+    """The commands of a registry file, in its order. Raises `RegistryFormatError`."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RegistryFormatError(
+            f"not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise RegistryFormatError(
+            "not usable JSON: a number or the nesting is too large"
+        ) from error
+    records = _member(_member(data, "tools", dict, "tools"), "commands", list, "tools.commands")
+    return tuple(_command(record, f"tools.commands[{i}]") for i, record in enumerate(records))
+
+
+def merged(variants: Sequence[Command]) -> Command:
+    """The first of several records for one command, with the options of all of them."""
+    first = variants[0]
+    return Command(
+        *first.key,
+        first.description,
+        first.usage,
+        choices={
+            name: tuple(dict.fromkeys(value for v in having for value in v.choices[name]))
+            for name in CHOICES
+            if (having := [v for v in variants if name in v.choices])
+        },
+        flags={
+            name: any(v.flags[name] for v in having)
+            for name in FLAGS
+            if (having := [v for v in variants if name in v.flags])
+        },
+        variables={name: text for v in reversed(variants) for name, text in v.variables.items()},
+    )
+
+
+def _member(data: Any, key: str, kind: type, place: str) -> Any:
+    if not isinstance(data, dict) or key not in data:
+        raise RegistryFormatError(f"{place} is missing")
+    if not isinstance(data[key], kind):
+        wanted = {"dict": "an object", "list": "a list", "str": "text"}[kind.__name__]
+        raise RegistryFormatError(f"{place} must be {wanted}")
+    return data[key]
+
+
+def _name(record: Any, key: str, place: str) -> str:
+    name: str = _member(record, key, str, f"{place}.{key}")
+    if not name.strip():
+        raise RegistryFormatError(f"{place}.{key} is empty")
+    return name
+
+
+def _command(record: Any, place: str) -> Command:
+    if not isinstance(record, dict):
+        raise RegistryFormatError(f"{place} must be an object")
+    description = record.get("description")
+    if not isinstance(description, str | None):
+        raise RegistryFormatError(f"{place}.description must be text")
+    options = record.get("options")
+    options = options if isinstance(options, dict) else {}
+    usage = record.get("usage")
+    return Command(
+        c1=_name(record, "c1", place),
+        c2=_name(record, "c2", place),
+        c3=_name(record, "c3", place),
+        description=description or "",
+        usage=usage if isinstance(usage, str) and usage else None,
+        choices={name: _texts(options[name]) for name in CHOICES if name in options},
+        flags={name: options[name] is True for name in FLAGS if name in options},
+        variables={**_variables(options.get("uv")), **_variables(record.get("uv"))},
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else [value]
+    return tuple(item for item in items if isinstance(item, str))
+
+
+def _variables(value: Any) -> dict[str, str]:
+    """User variables in any of the original's shapes: a map, one-key maps, or name with text."""
+    if isinstance(value, dict):
+        return dict(_pairs(value.items()))
+    found: dict[str, str] = {}
+    for item in value if isinstance(value, list) else []:
+        if isinstance(item, dict):
+            named = item.get("name")
+            pairs = [(named, item.get("description"))] if isinstance(named, str) else item.items()
+            found.update(_pairs(pairs))
+    return found
+
+
+def _pairs(items: Iterable[tuple[Any, Any]]) -> Iterable[tuple[str, str]]:
+    return (
+        (name.removeprefix("uv-"), text if isinstance(text, str) else "")
+        for name, text in items
+        if isinstance(name, str) and name
+    )

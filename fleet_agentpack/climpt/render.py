@@ -1,0 +1,139 @@
+"""Renders a command's prompt from its template, as the original's command line would."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from fleet_agentpack.climpt import safety
+from fleet_agentpack.climpt.errors import RenderError
+from fleet_agentpack.climpt.options import Options
+from fleet_agentpack.climpt.places import NAME, Places, UnusableFileError, below, read
+from fleet_agentpack.climpt.profile import Profile
+from fleet_agentpack.climpt.request import Request
+from fleet_agentpack.support import frontmatter
+
+_NAME = r"\s*(uv-[A-Za-z0-9_-]+|[A-Za-z_][A-Za-z0-9_]*)\s*"
+_PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\$\{{{_NAME}\}}|\{{{_NAME}\}}")
+
+
+class Renderer:
+    """Renders prompts from the files below the project or the home."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def __call__(self, request: Request) -> str:
+        """The prompt of a command. Raises `ClimptError`."""
+        try:
+            return await asyncio.to_thread(self.render, request)
+        except RenderError as error:
+            raise error.of(request.command) from error
+
+    def render(self, request: Request) -> str:
+        """The prompt of a command. Raises `RenderError`."""
+        safety.check(request.options)
+        for name in (request.c2, request.c3):
+            if not NAME.fullmatch(name):
+                raise RenderError(f"Invalid command name: {name!r}")
+        profile = Profile.load(self._places, request.profile)
+        profile.check_names(request.c2, request.c3)
+        template = _template(profile, request)
+        text = read(template.parent, template.name) or ""
+        return fill(text, _variables(profile, request, template))
+
+
+def fill(template: str, variables: Mapping[str, str]) -> str:
+    """A template's body with its variables in place; unknown ones stay as they are.
+
+    The header goes first and all forms are replaced in one pass, so that a value is never taken
+    for a header or a template.
+    """
+    body = frontmatter.split(template).body.lstrip()
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2] or match[3]
+        return variables.get(name, match[0])
+
+    text = _PLACEHOLDER.sub(value, body)
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _template(profile: Profile, request: Request) -> Path:
+    """The template's file: that of the adaptation, else that of the edition alone."""
+    folder = _folder(profile, request)
+    names = _file_names(request.options)
+    for name in names:
+        try:
+            file = below(folder, name)
+        except UnusableFileError as error:
+            raise RenderError(f"Template {name} {error}") from error
+        if file.is_file():
+            return file
+    there = sorted(file.name for file in folder.glob("f_*.md"))
+    raise RenderError(
+        f"Template not found: tried {', '.join(names)} in {_shown(profile, folder)}",
+        f"there are {', '.join(there)}" if there else "the folder has no template",
+    )
+
+
+def _folder(profile: Profile, request: Request) -> Path:
+    folder = profile.prompt_dir
+    for part in ("", request.c2, request.c3):
+        try:
+            folder = below(folder, part)
+        except UnusableFileError as error:
+            raise RenderError(f"Prompt folder {part} {error}") from error
+        if not folder.is_dir():
+            wanted = profile.prompt_dir / request.c2 / request.c3 / "f_default.md"
+            raise RenderError(
+                f"Prompt directory not found: {_shown(profile, folder)}",
+                f"create {_shown(profile, wanted)}",
+            )
+    return folder
+
+
+def _file_names(options: Options) -> list[str]:
+    edition = options.edition or "default"
+    adapted = [f"f_{edition}_{options.adaptation}.md"] if options.adaptation else []
+    return [*adapted, f"f_{edition}.md"]
+
+
+def _variables(profile: Profile, request: Request, template: Path) -> dict[str, str]:
+    options = request.options
+    found = {
+        "input_text": options.stdin.strip() if options.stdin else None,
+        "input_text_file": options.file if options.file != "-" else None,
+        "destination_path": _destination(profile, options),
+        "schema_file": _schema(profile, request),
+        "base_prompt_dir": str(template.parent),
+        **{f"uv-{name}": value for name, value in options.variables.items()},
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _destination(profile: Profile, options: Options) -> str | None:
+    """The absolute path of the destination; the prefix is put before it without a slash."""
+    if not options.destination:
+        return None
+    try:
+        return str(below(profile.working_dir, profile.destination_prefix + options.destination))
+    except UnusableFileError as error:
+        raise RenderError(f"Destination {error}") from error
+
+
+def _schema(profile: Profile, request: Request) -> str | None:
+    if profile.schema_dir is None:
+        return None
+    try:
+        file = below(profile.schema_dir, f"{request.c2}/{request.c3}/base.schema.md")
+    except UnusableFileError:
+        return None
+    return str(file) if file.is_file() else None
+
+
+def _shown(profile: Profile, path: Path) -> str:
+    root = profile.root.resolve()
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

@@ -1,0 +1,51 @@
+"""A registry made ready for questions: an index for words, a table for names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet_agentpack.climpt.registry import Command, merged
+from fleet_agentpack.support.textsearch import TextIndex
+
+RESULTS = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """A command that search found; the fields are the seed's."""
+
+    c1: str
+    c2: str
+    c3: str
+    description: str
+    score: float
+
+
+class CommandIndex:
+    """The commands of one registry, indexed once; immutable."""
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        self.size = len(commands)
+        self._variants: dict[tuple[str, str, str], list[Command]] = {}
+        for command in commands:
+            self._variants.setdefault(command.key, []).append(command)
+        self._first = [variants[0] for variants in self._variants.values()]
+        self._texts = TextIndex(command.text for command in self._first)
+
+    def search(self, query: str) -> list[Found]:
+        """The commands most like a query, best first, each once."""
+        found = []
+        for position, score in self._texts.best(query, RESULTS):
+            command = self._first[position]
+            found.append(Found(*command.key, command.description, score))
+        return found
+
+    def get(self, c1: str, c2: str, c3: str) -> Command | None:
+        """The command of that exact name with the options of its variants merged."""
+        variants = self._variants.get((c1, c2, c3))
+        return merged(variants) if variants else None
+
+    def similar(self, c1: str, c2: str, c3: str) -> list[str]:
+        """Names of commands that the caller may have meant."""
+        return [f"{m.c1} {m.c2} {m.c3}" for m in self.search(f"{c1} {c2} {c3}")]

@@ -1,0 +1,1 @@
+"""A fleet of coding agents, in Coder workspaces or on this machine."""

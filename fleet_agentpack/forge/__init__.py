@@ -1,0 +1,1 @@
+"""Queries over agent, tool and plugin definitions, their registries, caches and forks."""

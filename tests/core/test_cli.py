@@ -1,0 +1,134 @@
+"""The command line as a process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet_agentpack import __version__, inventory
+from tests.rig import ROOT, SERVE, child_environment, pipe
+
+
+def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SERVE, *words], capture_output=True, text=True, env=child_environment(**env), timeout=60
+    )
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout == f"fleet-agentpack {__version__}\n"
+    helped = run("--help")
+    assert helped.returncode == 0
+    for option in (
+        "--http",
+        "--only",
+        "--read-only",
+        "--log-level",
+        "--token-file",
+        "--allowed-host",
+    ):
+        assert option in helped.stdout
+    assert "tools" in helped.stdout
+
+
+def test_tools_prints_a_table_of_every_tool() -> None:
+    done = run("tools")
+    lines = done.stdout.splitlines()
+    names = [spec.name for domain in inventory.select() for spec in domain.tools]
+    assert [line.split()[0] for line in lines[1:]] == names
+    assert all(("reads" in line) != ("writes" in line) for line in lines[1:])
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["nonsense"], 2, "unknown command 'nonsense'"),
+        (["--only", "mars"], 2, "unknown domain 'mars'; choose from"),
+        (["--port", "high"], 2, "invalid int value"),
+        (["--log-level", "loud"], 2, "invalid choice"),
+    ],
+)
+def test_a_mistake_is_a_message_and_a_status(words: list[str], status: int, says: str) -> None:
+    done = run(*words)
+    assert done.returncode == status
+    assert says in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_the_environment_chooses_a_part_too() -> None:
+    assert "unknown domain 'mars'" in run(FLEET_AGENTPACK_ONLY="mars").stderr
+    assert "climpt" in run("tools", FLEET_AGENTPACK_ONLY="climpt").stdout
+
+
+def test_a_configuration_file_that_cannot_be_used_stops_the_start(work: Path) -> None:
+    assert "does not exist" in run(FLEET_AGENTPACK_CONFIG=str(work / "none.toml")).stderr
+    (work / "bad.toml").write_text("[http\n")
+    done = run(FLEET_AGENTPACK_CONFIG=str(work / "bad.toml"))
+    assert done.returncode == 2
+    assert "not valid TOML" in done.stderr
+
+
+def test_unknown_settings_are_named_in_a_warning(work: Path) -> None:
+    (work / "some.toml").write_text(
+        '[http]\ntokenfile = "x"\n[climtp]\n[fleet.projects.a]\npath = "/x"\n'
+    )
+    done = pipe("", FLEET_AGENTPACK_CONFIG=str(work / "some.toml"))
+    assert done.returncode == 0
+    assert [line.split("unknown setting ")[1] for line in done.stderr.decode().splitlines()] == [
+        "http.tokenfile",
+        "climtp",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("function", "domain"), [("enact", "enact"), ("forge", "forge")], ids=["enact-mcp", "forge-mcp"]
+)
+def test_the_names_for_one_domain_alone(function: str, domain: str) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        f"from fleet_agentpack.__main__ import {function}; {function}()",
+    ]
+    done = pipe('{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n', command)
+    if domain in inventory.DOMAINS:
+        tools = json.loads(done.stdout)["result"]["tools"]
+        (row,) = inventory.select([domain])
+        assert [tool["name"] for tool in tools] == [spec.name for spec in row.tools]
+    else:
+        assert done.returncode == 2
+        assert b"unknown domain" in done.stderr
+
+
+def test_fastmcp_can_inspect_the_factory() -> None:
+    factory = "fleet_agentpack/server.py:build_server"
+    done = subprocess.run(
+        [sys.executable, "-m", "fastmcp.cli", "inspect", "--skip-env", "--format", "mcp", factory],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=child_environment(FASTMCP_CHECK_FOR_UPDATES="off"),
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"agentpack"' in done.stdout
+
+
+def test_a_deploy_flag_before_another_command_is_refused() -> None:
+    done = run("--json", "tools")
+    assert done.returncode == 2
+    assert "--json goes after tools" in done.stderr
+    assert "needs a command" in run("--repo", "x").stderr
+
+
+def test_the_printed_size_is_the_size_on_the_wire() -> None:
+    total = run("tools", "--tokens").stdout.splitlines()[-1].split()
+    listed = json.loads(pipe('{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n').stdout)
+    tools = json.dumps(listed["result"]["tools"], separators=(",", ":"), ensure_ascii=False)
+    assert total[:2] == ["all", str(len(listed["result"]["tools"]))]
+    assert int(total[2].replace(",", "")) == len(tools.encode()) - 1

@@ -1,0 +1,48 @@
+"""Our stand-ins for FastMCP's parts still sit where FastMCP looks."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from fastmcp import Client
+
+from fleet_agentpack.server import build_server
+from fleet_agentpack.session_state import MemoryState
+
+
+async def test_the_state_store_is_ours_and_its_own_is_never_imported() -> None:
+    server = build_server()
+    assert isinstance(server._state_store, MemoryState)
+    for mode in ("legacy", "auto"):
+        async with Client(server, mode=mode) as client:
+            assert len(await client.list_tools()) >= 4
+
+
+async def test_state_can_be_kept_and_forgotten() -> None:
+    state = MemoryState()
+    await state.put(key="a", value=1, ttl=5)
+    assert await state.get(key="a") == 1
+    assert await state.delete(key="a") is True
+    assert await state.delete(key="a") is False
+    assert await state.get(key="a") is None
+
+
+@pytest.mark.parametrize("module", ["griffe", "key_value", "beartype", "httpx", "sqlite3"])
+def test_serving_does_not_import_what_it_does_not_need(module: str) -> None:
+    import subprocess
+
+    from tests.rig import child_environment
+
+    code = (
+        "import asyncio, sys; from fleet_agentpack.server import build_server\n"
+        "asyncio.run(build_server().list_tools())\n"
+        "print([name for name in sys.modules if name.split('.')[0] == sys.argv[1]][:3])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, module],
+        capture_output=True,
+        text=True,
+        env=child_environment(),
+    )
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

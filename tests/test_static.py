@@ -1,0 +1,82 @@
+"""The rules that tools can check: style, types, layers, file length, what must not be here."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "fleet_agentpack"
+MAX_LINES = 400
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["mypy"],
+        ["importlinter.cli"],
+    ],
+    ids=["lint", "format", "types", "layers"],
+)
+def test_the_checker_is_content(command: list[str]) -> None:
+    if command == ["importlinter.cli"]:
+        words = ["-c", "from importlinter.cli import lint_imports_command as run; run()"]
+    else:
+        words = ["-m", *command]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_module_grows_past_what_one_reads_in_one_go() -> None:
+    sizes = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in PACKAGE.rglob("*.py")
+    }
+    assert {name: size for name, size in sizes.items() if size > MAX_LINES} == {}
+
+
+def test_public_functions_say_what_they_do() -> None:
+    silent = []
+    for path in PACKAGE.rglob("*.py"):
+        if "builtin" not in path.parts:
+            body = ast.parse(path.read_text(encoding="utf-8")).body
+            silent += [f"{path.name}: {name}" for name in _undocumented(body)]
+    assert silent == []
+
+
+def _undocumented(body: list[ast.stmt]) -> list[str]:
+    found = []
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if node.name.startswith("_"):
+                continue
+            if not ast.get_docstring(node):
+                found.append(node.name)
+            if isinstance(node, ast.ClassDef):
+                found += [f"{node.name}.{name}" for name in _undocumented(node.body)]
+    return found
+
+
+def test_the_tree_names_no_download_addresses_and_no_session_tokens() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    names = listed.stdout.split("\n")
+    assert "uv.lock" not in names
+    token = re.compile(r"\b[A-Za-z0-9]{10}-[A-Za-z0-9]{22}\b")
+    for name in filter(None, names):
+        path = ROOT / name
+        if path.suffix in {".yaml", ".json", ".toml", ".txt"} and path.is_file():
+            assert not token.search(path.read_text(encoding="utf-8", errors="replace")), name
+
+
+def test_constraints_pin_by_name_and_version_only() -> None:
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"[a-z0-9_.-]+==[0-9][\w.+!]*(?: ; .*)?", line), line
