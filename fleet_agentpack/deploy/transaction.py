@@ -80,7 +80,7 @@ class Transaction:
                 tuple(_missing_directories(rows)),
                 batch.record(rows, backup_root),
             )
-            self._replace(str(self._home.journal), journal.encode())
+            self._replace(str(self._home.journal), journal.encode(), f"{base}/journal.json")
         except OSError as error:
             self._discard(base)
             raise _told(error, base) from error
@@ -216,7 +216,7 @@ class Transaction:
         if staged.exists():
             self._disk.rename(str(staged), str(final))
         text = json.dumps(journal.record, indent=2, ensure_ascii=False) + "\n"
-        self._replace(f"{final}.json", text.encode())
+        self._replace(f"{final}.json", text.encode(), f"{final}/record.json")
         self._disk.remove(str(self._home.journal))
 
     # Recovery.
@@ -285,10 +285,8 @@ class Transaction:
         """Drop an undone transaction; what somebody may miss stays in the snapshots' folder."""
         staged = self._home.staging / journal.id
         final = self._home.snapshots / journal.id
-        record = f"{final}.json"
-        for leftover in (record, f"{record}.tmp"):
-            if os.path.lexists(leftover):
-                self._disk.remove(leftover)
+        if os.path.lexists(f"{final}.json"):
+            self._disk.remove(f"{final}.json")
         if keep and staged.exists():
             self._make(str(self._home.snapshots))
             self._disk.rename(str(staged), str(final))
@@ -339,8 +337,8 @@ class Transaction:
                     raise
         self._made.add(directory)
 
-    def _replace(self, path: str, data: bytes) -> None:
-        temporary = f"{path}.tmp"
+    def _replace(self, path: str, data: bytes, temporary: str) -> None:
+        """Write a file of ours in one step, by way of a place that recovery throws away."""
         if os.path.lexists(temporary):
             self._disk.remove(temporary)
         self._disk.create(temporary, data, 0o644)

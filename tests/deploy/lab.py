@@ -37,6 +37,7 @@ class Lab:
 
     def __init__(self, root: Path, *, git: bool = True) -> None:
         self.root = root
+        self.with_git = git
         self.user = root / "user"
         self.home_dir = root / "agentpack"
         self.repo = self.home_dir / "repo"
@@ -58,6 +59,8 @@ class Lab:
             for name, value in os.environ.items()
             if name in ("PATH", "LANG", "TMPDIR") or name.startswith("GIT_")
         }
+        if not self.with_git:
+            kept["PATH"] = "/nonexistent"  # a machine without git, and much faster
         return {
             **kept,
             "HOME": str(self.user),
