@@ -37,6 +37,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",
     ),
+    "tool": ("fleet_agentpack.commands.enact", "find, install and run tools from a registry"),
+    "mcp": ("fleet_agentpack.commands.enact", "choose which installed tools MCP clients see"),
     "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
 }
 

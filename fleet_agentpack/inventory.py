@@ -15,6 +15,7 @@ SERVER_NAME = "agentpack"
 
 # Domain name → the module whose `DOMAIN` describes it; the order is the order of `tools/list`.
 DOMAINS: dict[str, str] = {
+    "enact": "fleet_agentpack.tools.enact",
     "climpt": "fleet_agentpack.tools.climpt",
 }
 
