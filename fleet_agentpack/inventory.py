@@ -17,6 +17,7 @@ SERVER_NAME = "agentpack"
 DOMAINS: dict[str, str] = {
     "agentpack": "fleet_agentpack.tools.agentpack",
     "fleet": "fleet_agentpack.tools.fleet",
+    "enact": "fleet_agentpack.tools.enact",
     "forge": "fleet_agentpack.tools.forge",
     "climpt": "fleet_agentpack.tools.climpt",
 }

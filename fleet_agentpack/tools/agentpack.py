@@ -130,9 +130,7 @@ def open_service(settings: Settings) -> "DeployService":
     """The deploy service for the server's environment."""
     from fleet_agentpack.deploy.service import open_home
 
-    return open_home(
-        settings.environ, settings.home, settings.cwd, settings.directories.cache
-    )
+    return open_home(settings.environ, settings.home, settings.cwd, settings.directories.cache)
 
 
 def extend(mcp: "FastMCP[Any]", services: Services) -> None:
