@@ -47,15 +47,15 @@ class Stage:
 
     def chapter(self, number: int, title: str) -> None:
         """Print a heading."""
-        print(f"\n{self._paint(f'{number}/5 {title}', 'bold', 'cyan')}", flush=True)
+        self._print(f"\n{self._paint(f'{number}/5 {title}', 'bold', 'cyan')}")
 
     def say(self, text: str) -> None:
         """Print a remark of the narrator."""
-        print(f"  {self._paint(text, 'dim')}", flush=True)
+        self._print(f"  {self._paint(text, 'dim')}")
 
     def shell(self, *words: str) -> None:
         """Run one of the product's own commands, as a person would."""
-        print(f"  {self._paint('$', 'green')} fleet-agentpack {' '.join(words)}", flush=True)
+        self._print(f"  {self._paint('$', 'green')} fleet-agentpack {' '.join(words)}")
         done = process.run(
             [*PRODUCT, *words], cwd=self.project, env=environment(self.home), timeout_s=60
         )
@@ -64,27 +64,34 @@ class Stage:
 
     async def call(self, tool: str, show: Readable, /, **arguments: Any) -> Any:
         """Call a tool, print the call and what it answered; returns the structured answer."""
-        print(
-            f"  {self._paint('→', 'yellow')} {self._paint(tool, 'bold')} {_inline(arguments)}",
-            flush=True,
-        )
+        words = f"{self._paint('→', 'yellow')} {self._paint(tool, 'bold')} {_inline(arguments)}"
+        self._print(f"  {words}")
         begun = time.monotonic()
-        result = await self._client.call_tool(tool, arguments, raise_on_error=False)
+        answer = await self.ask(tool, **arguments)
         took_ms = (time.monotonic() - begun) * 1000
+        for line in show(answer):
+            shown = printable(line)[:WIDTH]
+            self._print(f"    {self._paint(shown, *_style(shown))}")
+        self._print(f"    {self._paint(f'{took_ms:.0f} ms', 'dim')}")
+        return answer
+
+    async def ask(self, tool: str, /, **arguments: Any) -> Any:
+        """Call a tool behind the scenes; returns its structured answer, else its text."""
+        result = await self._client.call_tool(tool, arguments, raise_on_error=False)
         self.calls += 1
         text = "".join(getattr(block, "text", "") for block in result.content)
         if result.is_error:
             raise StoryError(f"{tool}: {text}")
-        answer = result.structured_content if result.structured_content is not None else text
-        lines = [printable(line)[:WIDTH] for line in show(answer)]
-        for line in lines:
-            print(f"    {self._paint(line, *_style(line))}")
-        print(f"    {self._paint(f'{took_ms:.0f} ms', 'dim')}", flush=True)
-        return answer
+        return text if result.structured_content is None else result.structured_content
 
     async def tool_names(self) -> list[str]:
         """The tools that the server lists now."""
         return [tool.name for tool in await self._client.list_tools()]
+
+    @staticmethod
+    def _print(text: str) -> None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
     def expect(self, holds: bool, what: str) -> None:
         """Stop the story unless something holds."""
