@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",
     ),
+    "forge": (
+        "fleet_agentpack.commands.forge",
+        "query, validate, create and install agents, tools and plugins",
+    ),
     "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
 }
 
