@@ -45,7 +45,7 @@ class Output:
             print(table(columns, cells, self.paint))
         total = plain.get("total", len(rows))
         shown = "" if total == len(rows) else f", {len(rows)} shown"
-        print(self.paint(f"{total} {key}{shown}", "dim"))
+        print(self.paint(f"{key}: {total}{shown}", "dim"))
 
     def validation(self, result: dict[str, Any]) -> None:
         """A validation's verdict and everything it found."""

@@ -215,7 +215,10 @@ class Installer:
         base = self._desk.plugins.base(scope)
         with writing_below(base.parent):
             _recover(base)
-            yield
+            try:
+                yield
+            finally:
+                _recover(base)
 
     def _scratch(self, scope: Scope) -> Path:
         return self._desk.plugins.base(scope) / ".staging" / secrets.token_hex(8)
