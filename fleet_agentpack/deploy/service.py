@@ -71,7 +71,7 @@ class DeployService:
         with self._command("status"), self._memory(request) as memory:
             reader = Reader(memory.reader.hashes)
             workspace, survey = self._survey(request, memory, reader)
-            items = drift(survey, list(extras(survey, reader)))
+            items = drift(survey, list(extras(survey, reader, memory.reader.lister)))
             total = summary_of(items)
             shown = [item for item in items if not request.only or item.kind in request.only]
             needs_deploy = _needs_deploy(workspace, survey)
@@ -284,9 +284,8 @@ class DeployService:
 
     def _survey(self, request: Request, memory: Memory, reader: Reader) -> tuple[Workspace, Survey]:
         workspace = Workspace.open(self._home, request, memory, self._snapshots)
-        memory.reader.looked_at.clear()
         survey = workspace.survey(reader)
-        memory.reader.hashes.save(memory.reader.looked_at | reader.looked_at)
+        memory.reader.hashes.save(lambda: memory.reader.paths | reader.looked_at)
         workspace.warnings.extend(left_behind(workspace, survey.roots))
         workspace.warnings.extend(self._pending())
         workspace.warnings[:] = list(dict.fromkeys(workspace.warnings))

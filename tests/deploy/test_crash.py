@@ -1,4 +1,4 @@
-"""A kill, a full disk, a refusal at every step of an apply or a rollback: old or new, never a mix."""
+"""A kill, a full disk, a refusal at every step of an apply or a rollback: old or new."""
 
 from __future__ import annotations
 
@@ -180,9 +180,7 @@ def test_an_error_at_any_step_goes_back_at_once(trial: Trial, code: int, lasting
         if name == "remove_tree":
             continue
         lab = trial.fresh()
-        service = lab.service(
-            disk=lambda h, n=number: FailingDisk(h, n, code, lasting=lasting)
-        )
+        service = lab.service(disk=lambda h, n=number: FailingDisk(h, n, code, lasting=lasting))
         try:
             trial.act(service)
         except DeployError as error:
