@@ -169,7 +169,7 @@ def _unknown_files(top: str, known: Mapping[str, Any], lister: Lister) -> Iterat
             continue
         except OSError as error:
             raise DeployError.io(directory, error, "read") from error
-        yield from listing.file_paths - known.keys()
+        yield from listing.file_paths.difference(known)
         pending += [path for name, path in listing.directories if name not in _UNSCANNED]
 
 
