@@ -33,6 +33,17 @@ DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
 # Command → the module that adds its arguments and its handler, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "init": (DEPLOY, "write a starter config repo"),
+    "plan": (DEPLOY, "list what a deploy would change"),
+    "diff": (DEPLOY, "show what a deploy would change, as text"),
+    "status": (DEPLOY, "report files that are missing, modified or extra"),
+    "doctor": (DEPLOY, "check directories, permissions, git hygiene and overlays"),
+    "deploy": (DEPLOY, "show the plan; with --apply, carry it out"),
+    "rollback": (DEPLOY, "go back to a snapshot"),
+    "snapshots": (DEPLOY, "list the snapshots"),
+    "lock": (DEPLOY, "pin every module to what its source is now"),
+    "fetch": (DEPLOY, "bring every pinned commit here"),
+    "update": (DEPLOY, "lock if needed, then fetch"),
     "tools": (
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",

@@ -88,7 +88,11 @@ def batch_of(workspace: Workspace, survey: Survey, plan: Plan, snapshot_id: str)
             lockfile_sha256=lock,
         ).document()
 
-    return Batch(snapshot_id, steps, kept, record, {"project_root": workspace.project.root})
+    origin = {
+        "project_root": workspace.project.root,
+        "roots": [[root.target, root.dir] for root in manifests],
+    }
+    return Batch(snapshot_id, steps, kept, record, origin)
 
 
 def change_of(row: Row, backup_root: str) -> SnapshotChange:

@@ -34,26 +34,28 @@ class Desired:
             yield from outputs.values()
 
 
-def merge(roots: Sequence[Root], outputs: Iterable[Output]) -> Desired:
-    """One desired state from every target's outputs. Raises `E_DESIRED_STATE_CONFLICT`."""
-    kept = tuple(sorted({(root.target, root.dir): root for root in reversed(roots)}.values()))
-    enclosing = {root for root in kept if _has_roots_inside(root, kept)}
+def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
+    """One desired state from every area's outputs. Raises `E_DESIRED_STATE_CONFLICT`."""
+    by_place = {(root.target, root.dir): root for root, _ in reversed(areas)}
+    kept = tuple(sorted(by_place.values()))
     merged: dict[str, dict[str, Output]] = {root.target: {} for root in kept}
     directories: dict[str, dict[str, tuple[Root, list[str]]]] = {root.target: {} for root in kept}
-    for output in outputs:
-        if output.root in enclosing or output.root not in kept:
-            output = _with_owner(output, kept)
-        of_target = merged[output.root.target]
-        existing = of_target.get(output.path)
-        if existing is None:
-            of_target[output.path] = output
-            parent = output.path.rpartition("/")[0] or "/"
-            places = directories[output.root.target]
-            if parent not in places:
-                places[parent] = (output.root, [])
-            places[parent][1].append(output.path)
-        else:
-            of_target[output.path] = _merged(existing, output)
+    for root, outputs in areas:
+        mixed = by_place[root.target, root.dir] != root or _has_roots_inside(root, kept)
+        of_target, places = merged[root.target], directories[root.target]
+        for output in outputs:
+            if mixed:
+                output = _with_owner(output, kept)
+            path = output.path
+            if path in of_target:
+                of_target[path] = _merged(of_target[path], output)
+                continue
+            of_target[path] = output
+            parent = path.rpartition("/")[0] or "/"
+            if parent in places:
+                places[parent][1].append(path)
+            else:
+                places[parent] = (output.root, [path])
     desired = Desired(kept, merged, directories)
     _refuse_file_as_directory(desired)
     _refuse_same_name(desired)
@@ -98,6 +100,8 @@ def _refuse_file_as_directory(desired: Desired) -> None:
 def _refuse_same_name(desired: Desired) -> None:
     """Names that differ in case or in unicode form only are one file on some file systems."""
     for outputs in desired.outputs.values():
+        if "".join(outputs).isascii() and len({path.lower() for path in outputs}) == len(outputs):
+            continue
         seen: dict[str, Output] = {}
         for path, output in outputs.items():
             known = seen.setdefault(_folded(path), output)

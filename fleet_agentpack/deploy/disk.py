@@ -42,33 +42,55 @@ class Reader:
     def states(self, paths: Iterable[str]) -> dict[str, FileState | None]:
         """The states of many paths. Raises `DeployError`."""
         found: dict[str, FileState | None] = {}
-        lstat, digest, is_regular, executable = (
-            os.lstat,
-            self._hashes.digest,
-            stat.S_ISREG,
-            0 if os.name == "nt" else stat.S_IXUSR,
-        )
+        entries, digest, learn = self._hashes.entries, self._hashes.digest, self._hashes.learn
+        lstat, executable = os.lstat, 0 if os.name == "nt" else stat.S_IXUSR
         for path in paths:
+            known = entries.get(path)
             try:
+                if known is None:
+                    sha256, status = learn(path)
+                    found[path] = FileState(sha256, status.st_mode & executable != 0)
+                    continue
                 status = lstat(path)
                 mode = status.st_mode
-                if is_regular(mode):
-                    found[path] = FileState(digest(path, status), bool(mode & executable))
+                # The same test as in `digest`, here because a call costs as much as the test.
+                if (
+                    known[0] == status.st_mtime_ns
+                    and known[1] == status.st_ctime_ns
+                    and known[2] == status.st_ino
+                    and known[3] == status.st_size
+                    and known[4] == status.st_dev
+                    and mode & 0o170000 == stat.S_IFREG
+                ):
+                    found[path] = FileState(known[5], mode & executable != 0)
+                elif stat.S_ISREG(mode):
+                    found[path] = FileState(digest(path, status), mode & executable != 0)
                 else:
-                    found[path] = self._unusual(path, mode)
+                    found[path] = self._unusual(path)
             except FileNotFoundError:
                 found[path] = None
             except OSError as error:
-                raise DeployError.io(path, error, "read") from error
+                found[path] = self._after_error(path, error)
         self.looked_at.update(found)
         return found
 
-    def _unusual(self, path: str, mode: int) -> FileState | None:
+    def _after_error(self, path: str, error: OSError) -> FileState | None:
+        """What stands at a path that could not be opened as a regular file."""
+        try:
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                raise DeployError.io(path, error, "read") from error
+            return self._unusual(path)
+        except FileNotFoundError:
+            return None
+        except OSError as again:
+            raise DeployError.io(path, again, "read") from again
+
+    def _unusual(self, path: str) -> FileState | None:
         """The state of something that is not a regular file: a link is followed."""
-        if stat.S_ISLNK(mode):
+        if os.path.islink(path):
             status = os.stat(path)  # a link that leads nowhere counts as absent
             if stat.S_ISREG(status.st_mode):
-                return FileState(self._hashes.digest(path, status), _may_execute(status.st_mode))
+                return FileState(hash_file(path, status.st_size), _may_execute(status.st_mode))
         raise _in_the_way(path)
 
     def directory(self, root: Root, path: str, known: dict[str, bool]) -> bool:
@@ -198,7 +220,10 @@ def _is_directory(path: str) -> bool:
 def _is_own_directory(root: Root, path: str) -> bool:
     """Whether a directory exists and really lies inside its root."""
     try:
-        if stat.S_ISLNK(os.lstat(path).st_mode):
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode):
+            return True
+        if stat.S_ISLNK(mode):
             inside = os.path.realpath(root.dir).rstrip("/") + "/"
             if not os.path.realpath(path).startswith(inside):
                 raise DeployError(

@@ -57,7 +57,7 @@ CODES: dict[str, tuple[str, tuple[str, ...]]] = {
     "E_UNEXPECTED": ("unexpected", ("retry_command",)),
 }
 
-_COMMAND_IDS = {"deploy_apply": "deploy --apply"}
+_COMMAND_IDS = {"deploy_apply": "deploy --apply"}  # tools whose name is not their command
 
 _IO_CODES = {
     errno.EACCES: "E_IO_PERMISSION_DENIED",
@@ -112,6 +112,15 @@ class DeployError(AppError):
             "details": dict(sorted(self.details.items())),
         }
         return envelope(self.command_id or "agentpack", errors=[error])
+
+    def advice(self) -> list[str]:
+        """What a person can do next."""
+        lines = [str(self.details["hint"])] if "hint" in self.details else []
+        if self.code == "E_DESIRED_STATE_CONFLICT":
+            lines.insert(0, f"error[{self.code}]: give one of the modules another name or target")
+        elif self.code == "E_ADOPT_CONFIRM_REQUIRED":
+            lines.append("fleet-agentpack diff shows what would change; --adopt allows it")
+        return lines
 
     def during(self, command_id: str) -> Self:
         """This error, told as the failure of a command."""

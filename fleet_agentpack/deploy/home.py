@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.support import process
@@ -121,8 +122,36 @@ def git(
         raise DeployError.io(cwd, error, "run git in") from error
 
 
-def find_project(home: Home) -> Project:
-    """The git work tree around the working directory, or the working directory itself."""
+def find_project(home: Home, remembered: dict[Any, Project] | None = None) -> Project:
+    """The git work tree around the working directory, or the working directory itself.
+
+    `remembered` holds the last answer by the stat of the files that it depends on.
+    """
+    stamp = _git_stamp(home)
+    if remembered is None or stamp not in remembered:
+        found = _ask_git(home)
+        if remembered is None:
+            return found
+        remembered.clear()
+        remembered[stamp] = found
+    return remembered[stamp]
+
+
+def _git_stamp(home: Home) -> tuple[Any, ...]:
+    """Everything that can change what git says about the working directory."""
+    places = [directory / ".git" for directory in (home.cwd, *home.cwd.parents)]
+    settings = [home.user / ".gitconfig", home.user / ".config/git/config"]
+    stamp: list[Any] = []
+    for path in [*places, *(place / "config" for place in places), *settings]:
+        try:
+            status = os.stat(path)
+            stamp.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        except OSError:
+            stamp.append(None)
+    return tuple(stamp)
+
+
+def _ask_git(home: Home) -> Project:
     root, origin = str(home.cwd), ""
     try:
         top = git(home, home.cwd, "rev-parse", "--show-toplevel")

@@ -105,10 +105,25 @@ class Manifest:
         return sorted((m for m in self.modules if found.takes(m)), key=lambda module: module.id)
 
 
-def load(repo: Path, known: Sequence[str], project_only: Sequence[str]) -> Manifest:
-    """Read and check a repo's manifest against the targets that are known here."""
+def load(
+    repo: Path,
+    known: Sequence[str],
+    project_only: Sequence[str],
+    remembered: dict[str, Manifest] | None = None,
+) -> Manifest:
+    """Read and check a repo's manifest against the targets that are known here.
+
+    `remembered` holds the last manifest by its text, which need not be parsed again.
+    """
     path = repo / FILE_NAME
-    return _check(_parse(path, _read(path)), known, project_only)
+    text = _read(path)
+    if remembered is not None and text in remembered and remembered[text].path == path:
+        return remembered[text]
+    found = _check(_parse(path, text), known, project_only)
+    if remembered is not None:
+        remembered.clear()
+        remembered[text] = found
+    return found
 
 
 def _read(path: Path) -> str:

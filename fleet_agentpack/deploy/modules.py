@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.deploy.gitstore import GitStore, module_directory
+from fleet_agentpack.deploy.home import Project
 from fleet_agentpack.deploy.lockfile import Lockfile
-from fleet_agentpack.deploy.manifest import Module
+from fleet_agentpack.deploy.manifest import Manifest, Module
 from fleet_agentpack.deploy.model import Blob
 from fleet_agentpack.deploy.overlays import Overlays
 from fleet_agentpack.deploy.trees import Tree, TreeReader, list_files
@@ -25,7 +26,9 @@ class Memory:
     trees: dict[str, Tree] = field(default_factory=dict)  # by module id
     valid: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module id → what was checked
     desired: dict[Any, Any] = field(default_factory=dict)
-    manifests: dict[str, Any] = field(default_factory=dict)
+    records: dict[str, Any] = field(default_factory=dict)  # target manifests, by path and stat
+    manifest: dict[str, Manifest] = field(default_factory=dict)
+    project: dict[Any, Project] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,13 @@ class Modules:
 
 def upstream_of(module: Module, repo: Path, store: GitStore, lockfile: Lockfile | None) -> Upstream:
     """A module's source on this disk; a git module is cloned when it is not there yet."""
-    if module.source.local_path is not None:
-        path = os.path.normpath(os.path.join(repo, module.source.local_path))
-        return Upstream(path, (os.path.realpath(path), os.path.realpath(repo)))
+    local = module.source.local_path
+    if local is not None:
+        path = os.path.normpath(f"{repo}/{local}" if local[:1] != "/" else local)
+        return Upstream(path, (path, str(repo)))
     checkout = store.locked(module, lockfile)
     pinned = lockfile.modules.get(module.id) if lockfile else None
     source = pinned.git if pinned and pinned.git else module.source.git
     subdir = source.subdir.strip("/") if source else ""
     path = module_directory(module, checkout, subdir)
-    return Upstream(path, (os.path.realpath(checkout.directory),), checkout.commit)
+    return Upstream(path, (str(checkout.directory),), checkout.commit)

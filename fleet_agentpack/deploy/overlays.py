@@ -1,4 +1,4 @@
-"""Overlays: the user's own files and patches over a module: everywhere, per machine, per project."""
+"""Overlays: the user's own files and patches over a module, for all, a machine, or a project."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Overlays:
 
     def __init__(self, home: Home, repo: Path, machine: str, project: Project) -> None:
         self._home = home
-        self._boundaries = (os.path.realpath(repo),)
+        self._boundaries = (str(repo),)
         self._bases = {
             "global": f"{repo}/overlays",
             "machine": f"{repo}/overlays/machines/{machine}",
@@ -98,8 +98,8 @@ class Overlays:
                     changed = True
                     what = "changed" if name in now else "removed"
                     yield (
-                        f"overlay drift ({overlay.scope}) module {module_id}: upstream {what} {name} since"
-                        f" the overlay was made; compare it with {overlay.directory}"
+                        f"overlay drift ({overlay.scope}) module {module_id}: upstream {what}"
+                        f" {name} since the overlay was made; compare it with {overlay.directory}"
                     )
             if not changed and tree_hash(upstream) != baseline["upstream_sha256"]:
                 yield (

@@ -57,7 +57,7 @@ class Pinning:
             module = Module(locked.id, "", source=Source(git=source))
             checkout = self._store.checkout(module, source, locked.git.commit)
             place = module_directory(module, checkout, source.subdir.strip("/"))
-            boundaries = (str(checkout.directory.resolve()),)
+            boundaries = (str(checkout.directory),)
             if tree_hash(list_files(place, self._hashes, boundaries)) != locked.sha256:
                 raise DeployError(
                     "E_UNEXPECTED",

@@ -88,10 +88,8 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
             document = json.loads(stream.read())
         version = document.get("schema_version", 0)
         tool = document.get("tool")
-        rows = document["managed_files"]
-        entries = [(row["path"], row["sha256"]) for row in rows]
-        if not all(isinstance(part, str) for entry in entries for part in entry):
-            raise TypeError("expected text")
+        entries = {row["path"]: row["sha256"] for row in document["managed_files"]}
+        "".join(entries) + "".join(entries.values())  # raises TypeError unless all are text
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if legacy and not isinstance(error, OSError):
             return RootRecord(root)
@@ -106,10 +104,10 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
         return _unusable(root, f"target manifest {path} belongs to {tool!r}, not {root.target}")
     warnings = [f"target manifest {path} has the old name; the next deploy writes the new one"]
     warnings = warnings if legacy else []
-    files = {}
-    for relative, sha256 in entries:
+    files, prefix = {}, root.path("")
+    for relative, sha256 in entries.items():
         if _stays_inside(relative):
-            files[root.path(relative)] = sha256
+            files[prefix + relative] = sha256
         else:
             warnings.append(
                 f"target manifest {path}: skipped the entry {relative!r}, not a safe path"
@@ -122,8 +120,9 @@ def _unusable(root: Root, warning: str) -> RootRecord:
 
 
 def _stays_inside(relative: str) -> bool:
-    parts = relative.split("/")
-    return "\x00" not in relative and not any(part in ("", ".", "..") for part in parts)
+    padded = f"/{relative}/"
+    odd = "//" in padded or "/./" in padded or "/../" in padded or "\x00" in padded
+    return not odd
 
 
 def manifest_bytes(

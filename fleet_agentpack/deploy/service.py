@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.deploy import apply, doctor, journal, manifest, rollback
+from fleet_agentpack.deploy import apply, doctor, journal, lockfile, manifest, rollback
 from fleet_agentpack.deploy.actions import prefix, status_actions
-from fleet_agentpack.deploy.compare import Plan, drift, plan, summary_by_root, summary_of
+from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
 from fleet_agentpack.deploy.disk import Disk, Reader
 from fleet_agentpack.deploy.envelope import envelope
 from fleet_agentpack.deploy.errors import DeployError
@@ -25,6 +25,7 @@ from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
 from fleet_agentpack.deploy.transaction import Report, Transaction
 from fleet_agentpack.deploy.trees import TreeReader
+from fleet_agentpack.deploy.unified import unified
 from fleet_agentpack.deploy.workspace import Request, Workspace, extras
 from fleet_agentpack.support.locks import LockTimeoutError, file_lock
 
@@ -71,7 +72,7 @@ class DeployService:
         with self._command("status"), self._memory(request) as memory:
             reader = Reader(memory.reader.hashes)
             workspace, survey = self._survey(request, memory, reader)
-            items = drift(survey, list(extras(survey, reader)))
+            items = drift(survey, list(extras(survey, reader, memory.reader.lister)))
             total = summary_of(items)
             shown = [item for item in items if not request.only or item.kind in request.only]
             needs_deploy = _needs_deploy(workspace, survey)
@@ -221,29 +222,37 @@ class DeployService:
     ) -> Envelope:
         """Lock when there is no lockfile yet (or when asked), then fetch (unless asked not to)."""
         with self._command("update"), self._memory(request) as memory:
+            wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
             pinning, found = self._pinning(request, memory)
-            missing = not pinning.path.exists()
-            wants_fetch = fetch is not False
-            if lock is False and missing and wants_fetch:
-                raise DeployError(
-                    "E_UNEXPECTED",
-                    f"lockfile missing: {pinning.path}; run `fleet-agentpack lock`, or leave out"
-                    " --no-lock",
-                    reason="lockfile_missing",
-                    next_actions=("run_lock", "retry_command"),
-                )
-            wants_lock = missing if lock is None else lock
-            return envelope(
-                "update", data=pinning.update(found, lock=wants_lock, fetch=wants_fetch)
-            )
+            data = pinning.update(found, lock=wants_lock, fetch=wants_fetch)
+            return envelope("update", data=data)
+
+    def update_steps(
+        self, request: Request, *, lock: bool | None, fetch: bool | None
+    ) -> tuple[bool, bool]:
+        """Whether an update would lock, and whether it would fetch."""
+        path = self._home.repo(request.repo) / lockfile.FILE_NAME
+        missing, wants_fetch = not path.exists(), fetch is not False
+        if lock is False and missing and wants_fetch:
+            raise DeployError(
+                "E_UNEXPECTED",
+                f"lockfile missing: {path}; run `fleet-agentpack lock`, or leave out --no-lock",
+                reason="lockfile_missing",
+                next_actions=("run_lock", "retry_command"),
+            ).during("update")
+        return (missing if lock is None else lock), wants_fetch
 
     # Parts.
 
-    def workspace(self, request: Request) -> tuple[Workspace, Plan]:
-        """A plan together with what it was made from, for showing the differences as text."""
+    def differences(self, request: Request) -> tuple[Plan, list[str]]:
+        """The plan itself and its warnings, for showing the differences as text."""
         with self._command("diff"), self._memory(request) as memory:
             workspace, survey = self._survey(request, memory, Reader(memory.reader.hashes))
-            return workspace, plan(survey)
+            return plan(survey), workspace.warnings
+
+    def texts(self, found: Plan) -> Iterator[tuple[Change, str]]:
+        """The differences of a plan as text, one by one."""
+        return unified(self._home, found.changes)
 
     def _apply(
         self, workspace: Workspace, survey: Survey, found: Plan, disk: Disk, report: Report
@@ -284,9 +293,8 @@ class DeployService:
 
     def _survey(self, request: Request, memory: Memory, reader: Reader) -> tuple[Workspace, Survey]:
         workspace = Workspace.open(self._home, request, memory, self._snapshots)
-        memory.reader.looked_at.clear()
         survey = workspace.survey(reader)
-        memory.reader.hashes.save(memory.reader.looked_at | reader.looked_at)
+        memory.reader.hashes.save(lambda: memory.reader.paths | reader.looked_at)
         workspace.warnings.extend(left_behind(workspace, survey.roots))
         workspace.warnings.extend(self._pending())
         workspace.warnings[:] = list(dict.fromkeys(workspace.warnings))

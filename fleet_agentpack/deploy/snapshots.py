@@ -16,7 +16,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, owner, path_key, safe_name
 
-ORIGIN_FILE = "origin.json"  # inside <id>/: which project a snapshot was made in; ours alone
+ORIGIN_FILE = "origin.json"  # inside <id>/: the project and the roots of a snapshot; ours alone
 
 
 class ManagedFile(NamedTuple):
@@ -207,9 +207,13 @@ class SnapshotStore:
         """The roots that a record wrote, none when it cannot be read; records never change."""
         if snapshot_id not in self._roots:
             try:
-                self._roots[snapshot_id] = self.load(snapshot_id).roots
-            except ValueError:
-                return ()
+                listed = self._origin(snapshot_id)["roots"]
+                self._roots[snapshot_id] = tuple(Root(_text(t), _path(d), True) for t, d in listed)
+            except (OSError, ValueError, TypeError, KeyError):
+                try:
+                    self._roots[snapshot_id] = self.load(snapshot_id).roots
+                except ValueError:
+                    return ()
         return self._roots[snapshot_id]
 
     def history(self) -> History:
@@ -265,10 +269,12 @@ class SnapshotStore:
     def project_of(self, snapshot_id: str) -> str | None:
         """The project that a snapshot was made in, where that is known."""
         try:
-            found = json.loads((self.directory(snapshot_id) / ORIGIN_FILE).read_bytes())
-            return str(found["project_root"])
+            return _text(self._origin(snapshot_id)["project_root"])
         except (OSError, ValueError, TypeError, KeyError):
             return None
+
+    def _origin(self, snapshot_id: str) -> Any:
+        return json.loads((self.directory(snapshot_id) / ORIGIN_FILE).read_bytes())
 
 
 def now_text() -> str:

@@ -28,30 +28,22 @@ class Survey:
 def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
     """Look at every desired and every recorded file once. Raises `DeployError`."""
     actual: dict[str, FileState | None] = {}
+    present: list[str] = []
     for target, directories in desired.directories.items():
         known: dict[str, bool] = {}
         for directory, (root, paths) in directories.items():
             if reader.directory(root, directory, known):
-                actual.update(reader.states(paths))
+                present += paths
             else:
                 actual.update(dict.fromkeys(paths))
+        outputs = desired.outputs[target]
         for root, record in recorded.by_root.items():
-            if root.target == target:
-                actual.update(_left_over(root, record.files, actual, reader, known))
+            if root.target == target and record.files.keys() - outputs.keys():
+                left_over = [path for path in record.files if path not in outputs]
+                for path in left_over:
+                    if reader.directory(root, path.rpartition("/")[0] or "/", known):
+                        present.append(path)
+                    else:
+                        actual[path] = None
+    actual.update(reader.states(present))
     return Survey(desired, recorded, actual)
-
-
-def _left_over(
-    root: Root,
-    files: Mapping[str, str],
-    seen: Mapping[str, FileState | None],
-    reader: Reader,
-    known: dict[str, bool],
-) -> dict[str, FileState | None]:
-    """The states of files that were written once and are not desired any more."""
-    found: dict[str, FileState | None] = {}
-    for path in files:
-        if path not in seen:
-            exists = reader.directory(root, path.rpartition("/")[0] or "/", known)
-            found[path] = reader.state(path) if exists else None
-    return found

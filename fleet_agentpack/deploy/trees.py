@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache
+from fleet_agentpack.deploy.listing import Lister, Listing
 from fleet_agentpack.deploy.model import Blob
 
 Tree = dict[str, Blob]  # relative path → content
@@ -31,9 +32,14 @@ class TreeReader:
 
     def __init__(self, hashes: HashCache) -> None:
         self.hashes = hashes
-        self.looked_at: set[str] = set()
+        self.lister = Lister()
         self._blobs: dict[str, Blob] = {}
         self._trees: dict[str, Tree] = {}
+
+    @property
+    def paths(self) -> set[str]:
+        """Every file that is part of a tree."""
+        return {blob.path for tree in self._trees.values() for blob in tree.values()}
 
     def read(self, path: str, boundaries: tuple[str, ...]) -> Tree:
         """The files of a directory, or a single file under its own name.
@@ -43,10 +49,7 @@ class TreeReader:
         try:
             top = os.stat(path)
             if stat.S_ISDIR(top.st_mode):
-                tree = {
-                    name: self._blob(place, status)
-                    for name, place, status in _walk(path, boundaries)
-                }
+                tree = self._directory(path, boundaries)
             else:
                 tree = {_file_name(path): self._blob(path, top)}
         except OSError as error:
@@ -57,24 +60,50 @@ class TreeReader:
         self._trees[path] = tree
         return tree
 
-    def file(self, path: str, boundaries: tuple[str, ...]) -> Blob | None:
-        """One file's content, or None when there is no such file."""
-        try:
-            status = os.lstat(path)
-            if stat.S_ISLNK(status.st_mode):
-                status = _through_link(path, boundaries)
-            return self._blob(path, status) if stat.S_ISREG(status.st_mode) else None
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise _unreadable(path, error) from error
+    def _directory(self, top: str, boundaries: tuple[str, ...]) -> Tree:
+        """The files below a directory; one that is not known yet is opened without another look."""
+        tree: Tree = {}
+        known, blobs, lstat = self.hashes.entries, self._blobs, os.lstat
+        for prefix, listing in _walk(top, self.lister, _SKIPPED):
+            for name, path in listing.files:
+                entry = known.get(path)
+                if entry is None:
+                    tree[prefix + name] = self._learnt(path)
+                    continue
+                status = lstat(path)
+                blob = blobs.get(path)
+                # The same test as in `HashCache.digest`; a call would cost as much as the test.
+                if (
+                    blob is not None
+                    and entry[0] == status.st_mtime_ns
+                    and entry[1] == status.st_ctime_ns
+                    and entry[2] == status.st_ino
+                    and entry[3] == status.st_size
+                    and entry[4] == status.st_dev
+                    and entry[5] == blob.sha256
+                    and blob.executable == _may_execute(status.st_mode)
+                ):
+                    tree[prefix + name] = blob
+                else:
+                    tree[prefix + name] = self._blob(path, status)
+            for name, path in listing.others:
+                tree[prefix + name] = self._blob(path, _through_link(path, boundaries))
+        return tree
+
+    def _learnt(self, path: str) -> Blob:
+        _check_encoding(path)
+        sha256, status = self.hashes.learn(path)
+        return self._kept(path, status, sha256)
 
     def _blob(self, path: str, status: os.stat_result) -> Blob:
-        self.looked_at.add(path)
+        _check_encoding(path)
         if not stat.S_ISREG(status.st_mode):
             raise DeployError.config_invalid(f"{path} is not a regular file", path=path)
-        sha256 = self.hashes.digest(path, status)
-        executable = os.name != "nt" and bool(status.st_mode & stat.S_IXUSR)
+        return self._kept(path, status, self.hashes.digest(path, status))
+
+    def _kept(self, path: str, status: os.stat_result, sha256: str) -> Blob:
+        """The blob that was given for the same content before, or a new one."""
+        executable = _may_execute(status.st_mode)
         known = self._blobs.get(path)
         if known is not None and known.sha256 == sha256 and known.executable == executable:
             return known
@@ -83,32 +112,23 @@ class TreeReader:
         return blob
 
 
-def _walk(
-    top: str, boundaries: tuple[str, ...], skipped: frozenset[str] = _SKIPPED
-) -> Iterator[tuple[str, str, os.stat_result]]:
-    """Every file below a directory: relative name, path, stat."""
-    pending = [(top, "")]
+def _walk(top: str, lister: Lister, skipped: frozenset[str]) -> Iterator[tuple[str, Listing]]:
+    """The listings of a directory and those below it, each with the prefix of its names."""
+    pending = [("", top)]
     while pending:
-        directory, prefix = pending.pop()
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                name = entry.name
-                if name in skipped:
-                    continue
-                if not name.isascii():
-                    _check_encoding(entry.path)
-                if entry.is_symlink():
-                    yield prefix + name, entry.path, _through_link(entry.path, boundaries)
-                elif entry.is_dir(follow_symlinks=False):
-                    pending.append((entry.path, f"{prefix}{name}/"))
-                else:
-                    yield prefix + name, entry.path, entry.stat(follow_symlinks=False)
+        prefix, directory = pending.pop()
+        listing = lister.list(directory)
+        yield prefix, listing
+        for name, path in listing.directories:
+            if name not in skipped:
+                pending.append((f"{prefix}{name}/", path))
 
 
 def _through_link(path: str, boundaries: tuple[str, ...]) -> os.stat_result:
     """The stat of what a link leads to, which must be a file inside the boundaries."""
     real = os.path.realpath(path)
-    if not any(real == top or real.startswith(top.rstrip(os.sep) + os.sep) for top in boundaries):
+    tops = [os.path.realpath(boundary) for boundary in boundaries]
+    if not any(real == top or real.startswith(top.rstrip(os.sep) + os.sep) for top in tops):
         raise DeployError.config_invalid(
             f"{path} is a link that leads out of its module",
             path=path,
@@ -129,10 +149,13 @@ def list_files(path: str, hashes: HashCache, boundaries: tuple[str, ...]) -> lis
         top = os.stat(path)
         if not stat.S_ISDIR(top.st_mode):
             return [TreeEntry(_file_name(path), hashes.digest(path, top), top.st_size)]
-        found = [
-            TreeEntry(name, hashes.digest(place, status), status.st_size)
-            for name, place, status in _walk(path, boundaries, frozenset({".git"}))
-        ]
+        found = []
+        for prefix, listing in _walk(path, Lister(), frozenset({".git"})):
+            for name, place in (*listing.files, *listing.others):
+                _check_encoding(place)
+                is_link = os.path.islink(place)
+                status = _through_link(place, boundaries) if is_link else os.lstat(place)
+                found.append(TreeEntry(prefix + name, hashes.digest(place, status), status.st_size))
     except OSError as error:
         raise _unreadable(path, error) from error
     return sorted(found, key=lambda entry: entry.path.encode())
@@ -150,7 +173,13 @@ def _file_name(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
+def _may_execute(mode: int) -> bool:
+    return os.name != "nt" and mode & stat.S_IXUSR != 0
+
+
 def _check_encoding(path: str) -> None:
+    if path.isascii():
+        return
     try:
         path.encode()
     except UnicodeEncodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fleet_agentpack.deploy.errors import DeployError
@@ -11,6 +12,8 @@ from fleet_agentpack.deploy.trees import Tree
 from fleet_agentpack.support import yaml12
 
 _SKILL_FIELDS = ("name", "description")
+_PLAIN_LINE = re.compile(r"([A-Za-z][A-Za-z0-9_-]*): ([A-Za-z][A-Za-z0-9 ,.;()/_-]*)\Z")
+_NOT_TEXT = ("true", "false", "null")
 
 
 def validate(module: Module, tree: Tree) -> None:
@@ -97,11 +100,20 @@ def front_matter(text: str) -> dict[Any, Any]:
         raise ValueError("the front matter is missing: the first line must be ---")
     for number, line in enumerate(lines[1:], 1):
         if line.removesuffix("\r") == "---":
-            found = yaml12.load("\n".join(lines[1:number]))
+            found = _simple(lines[1:number]) or yaml12.load("\n".join(lines[1:number]))
             if not isinstance(found, dict):
                 raise ValueError("the front matter must be a mapping")
             return found
     raise ValueError("the front matter is not closed by a line ---")
+
+
+def _simple(lines: list[str]) -> dict[str, str] | None:
+    """The commonest header, plain words after plain keys, without the price of a YAML parser."""
+    matches = [_PLAIN_LINE.match(line) for line in lines]
+    found = {match[1]: match[2].rstrip() for match in matches if match}
+    if len(found) != len(lines) or any(value.lower() in _NOT_TEXT for value in found.values()):
+        return None
+    return found
 
 
 def _text(module: Module, name: str, blob: Blob) -> str:

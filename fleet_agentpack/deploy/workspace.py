@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.gitstore import GitStore
 from fleet_agentpack.deploy.home import Home, Project, find_project, machine_id
+from fleet_agentpack.deploy.listing import Lister
 from fleet_agentpack.deploy.manifest import Manifest, Module
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX, TEMPORARY_PREFIX, FileState, Output, Root
 from fleet_agentpack.deploy.modules import Memory, Modules
@@ -66,9 +66,9 @@ class Workspace:
         repo = home.repo(request.repo)
         if request.target != "all" and request.target not in NAMES:
             raise DeployError.target_filter(request.target, ("all", *NAMES))
-        found = manifest.load(repo, NAMES, PROJECT_ONLY)
+        found = manifest.load(repo, NAMES, PROJECT_ONLY, memory.manifest)
         targets = _targets(found, request.target)
-        project = find_project(home)
+        project = find_project(home, memory.project)
         machine = machine_id(home, request.machine)
         overlays = Overlays(home, repo, machine, project)
         warnings: list[str] = []
@@ -103,15 +103,14 @@ class Workspace:
         if remembered is not None and remembered[0] == key and _same(remembered[1], trees):
             desired: Desired = remembered[2]
             return desired
-        roots = [Root(target, area.dir, area.scan_extras) for target, area in areas]
-        desired = merge(roots, self._outputs(areas, chosen, trees))
+        desired = merge(list(self._outputs(areas, chosen, trees)))
         self.memory.desired[self.request.target] = (key, trees, desired)
         return desired
 
     def survey(self, reader: Reader) -> Survey:
         """Look at everything that matters to the chosen targets."""
         desired = self.desired()
-        recorded = read_records(desired.roots, self.snapshots, self.memory.manifests)
+        recorded = read_records(desired.roots, self.snapshots, self.memory.records)
         self.warnings.extend(recorded.warnings)
         return survey(desired, recorded, reader)
 
@@ -131,7 +130,7 @@ class Workspace:
 
     def _outputs(
         self, areas: list[tuple[str, Area]], chosen: list[Module], trees: dict[str, Tree]
-    ) -> Iterator[Output]:
+    ) -> Iterator[tuple[Root, Iterable[Output]]]:
         for target, area in areas:
             taken = [
                 (module, trees[module.id])
@@ -139,10 +138,10 @@ class Workspace:
                 if module.type == area.takes and module.goes_to(target)
             ]
             root = Root(target, area.dir, area.scan_extras)
-            yield from area.contents(root, taken, self.memory.made)
+            yield root, area.contents(root, taken, self.memory.made)
 
 
-def extras(found: Survey, reader: Reader) -> Iterator[tuple[Root, str, FileState]]:
+def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root, str, FileState]]:
     """Files in scanned roots that nobody asked for, per root by path."""
     for root in found.roots:
         record = found.recorded.by_root[root]
@@ -150,8 +149,8 @@ def extras(found: Survey, reader: Reader) -> Iterator[tuple[Root, str, FileState
             known = found.desired.outputs.get(root.target, {})
             paths = [
                 path
-                for path in _files_below(root.dir)
-                if path not in known and path not in record.files
+                for path in _unknown_files(root.dir, known, lister)
+                if path not in record.files and not path.rpartition("/")[2].startswith(_OWN_FILES)
             ]
             paths.sort(key=lambda path: path.split("/"))
             for path, state in reader.states(paths).items():
@@ -159,23 +158,19 @@ def extras(found: Survey, reader: Reader) -> Iterator[tuple[Root, str, FileState
                     yield root, path, state
 
 
-def _files_below(top: str) -> Iterator[str]:
+def _unknown_files(top: str, known: Mapping[str, Any], lister: Lister) -> Iterator[str]:
+    """The regular files below a directory that are not known already."""
     pending = [top]
     while pending:
         directory = pending.pop()
         try:
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    name = entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        if name not in _UNSCANNED:
-                            pending.append(entry.path)
-                    elif not name.startswith(_OWN_FILES) and entry.is_file(follow_symlinks=False):
-                        yield entry.path
+            listing = lister.list(directory)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             raise DeployError.io(directory, error, "read") from error
+        yield from listing.file_paths.difference(known)
+        pending += [path for name, path in listing.directories if name not in _UNSCANNED]
 
 
 _OWN_FILES = (f"{MANIFEST_PREFIX}.", TEMPORARY_PREFIX)

@@ -82,7 +82,7 @@ def dump(data: Any) -> str:
 
 
 def compose(text: str) -> Any:
-    """The node tree of one document, for readers that need a scalar's own text. Raises `YamlError`."""
+    """The node tree of one document, with every scalar's own text. Raises `YamlError`."""
     return _compose(text)
 
 

@@ -48,7 +48,7 @@ def plan(
     machine: Machine = None,
     dry_run: bool = False,
 ) -> Any:
-    """List the files that deploy_apply would create, update or delete; nothing is written. Call it before deploy_apply."""
+    """List the files that deploy_apply would create, update or delete. Call it first."""
     return deploy.plan(_request(repo, profile, target, machine, dry_run=dry_run))
 
 
@@ -61,7 +61,7 @@ def diff(
     machine: Machine = None,
     dry_run: bool = False,
 ) -> Any:
-    """Compare every planned change with the disk, by hash before and after. Call deploy_apply to carry it out."""
+    """Show each planned change with its hash before and after. Then call deploy_apply."""
     return deploy.diff(_request(repo, profile, target, machine, dry_run=dry_run))
 
 
@@ -75,14 +75,14 @@ def status(
     only: Only = None,
     dry_run: bool = False,
 ) -> Any:
-    """Report drift: deployed files that are missing, modified or extra. Follow next_actions to repair it."""
+    """Report files that are missing, modified or extra. Follow next_actions to repair them."""
     return deploy.status(
         _request(repo, profile, target, machine, dry_run=dry_run, only=tuple(only or ()))
     )
 
 
 def doctor(deploy: "DeployService", *, repo: Repo = None, target: Target = "all") -> Any:
-    """Check the machine id, target directories, permissions, git hygiene and overlay layout. Call it when plan or deploy_apply fails."""
+    """Check directories, permissions, git hygiene and overlays. Call it when another call fails."""
     return deploy.doctor(_request(repo, "default", target, None))
 
 
@@ -96,18 +96,23 @@ def deploy_apply(
     machine: Machine = None,
     adopt: Adopt = False,
     dry_run: ForcedDryRun = False,
-    yes: Yes,
+    yes: Yes,  # noqa: ARG001 - the middleware has looked at it
 ) -> Any:
-    """Write the planned files and take a snapshot, all or nothing. Call plan first, rollback to undo."""
+    """Write the planned files and take a snapshot, all or nothing. Call rollback to undo it."""
     return deploy.deploy(
         _request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt), call.report
     )
 
 
 def rollback(
-    deploy: "DeployService", call: Call, *, repo: Repo = None, to: SnapshotId, yes: Yes
+    deploy: "DeployService",
+    call: Call,
+    *,
+    repo: Repo = None,  # noqa: ARG001 - accepted as the seed has it; snapshots are in the home
+    to: SnapshotId,
+    yes: Yes,  # noqa: ARG001 - the middleware has looked at it
 ) -> Any:
-    """Restore the files as they were at a snapshot. The ids are in deploy_apply results and the resource agentpack://snapshots."""
+    """Restore the files of a snapshot. deploy_apply and agentpack://snapshots give the ids."""
     return deploy.rollback(to, report=call.report)
 
 
@@ -163,8 +168,8 @@ def extend(mcp: "FastMCP[Any]", services: Services) -> None:
 DOMAIN = Domain(
     name="agentpack",
     server_name="agentpack",
-    instructions="agentpack: deploy instructions, skills, prompts and commands to Codex, Claude Code,"
-    " Cursor and VS Code. plan, then deploy_apply with yes; status for drift; rollback to undo.",
+    instructions="agentpack: deploy instructions, skills, prompts and commands to Codex,"
+    " Claude Code, Cursor and VS Code. plan, then deploy_apply with yes; status; rollback.",
     error=DeployError,
     open=open_service,
     extend=extend,

@@ -65,7 +65,7 @@ class MortalDisk(CountingDisk):
 
 
 class FailingDisk(CountingDisk):
-    """A step fails with an error of the system: once, or from then on for everything that writes."""
+    """A step fails with an error of the system: once, or from then on whatever needs space."""
 
     def __init__(self, hashes: HashCache, number: int, code: int, *, lasting: bool = False) -> None:
         super().__init__(hashes)
@@ -90,6 +90,6 @@ def in_child(work: Any) -> int:
         try:
             work()
             os._exit(0)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a forked child must never return
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

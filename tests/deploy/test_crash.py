@@ -1,4 +1,4 @@
-"""A kill, a full disk, a refusal at every step of an apply or a rollback: old or new, never a mix."""
+"""A kill, a full disk, a refusal at every step of an apply or a rollback: old or new."""
 
 from __future__ import annotations
 
