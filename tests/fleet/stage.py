@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from fleet_agentpack.fleet.coder.backend import CoderBackend, Patience
 from fleet_agentpack.fleet.coder.client import CoderClient
@@ -18,7 +19,8 @@ from fleet_agentpack.fleet.coder.projects import Names
 from fleet_agentpack.fleet.coder.transport import Connection, Limits
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
-from fleet_agentpack.fleet.service import FleetService
+from fleet_agentpack.fleet.service import FleetService, quiet
+from fleet_agentpack.support.results import jsonable
 from fleet_agentpack.support.secret import Secret
 from tests.cassette import Cassette
 
@@ -61,6 +63,7 @@ class Stage:
     cassette: Cassette | None
     url: str
     token: str
+    made: list[str] = field(default_factory=list)
 
     @property
     def live(self) -> bool:
@@ -72,17 +75,48 @@ class Stage:
         sleep = asyncio.sleep if self.live else at_once
         return service(ledger, self.url, self.token, sleep=sleep)
 
+    async def check(self) -> None:
+        """Skip where a live Coder has other templates than the lab's."""
+        names = [project.name for project in (await self.fleet.projects())["projects"]]
+        if PROJECT not in names:
+            pytest.skip(f"the live Coder has no template {PROJECT}")
+
+    async def create(
+        self, name: str, project: str, spec: str, report: Any = quiet
+    ) -> dict[str, Any]:
+        """Create an agent and remember it: what a test did not make, it does not delete."""
+        try:
+            made = await self.fleet.create(name, project, "coder", spec, report)
+        except FleetError as error:
+            if "workspace_id" in error.details:
+                self.made.append(name)
+            raise
+        self.made.append(name)
+        return made
+
+    async def clear(self) -> None:
+        """Delete what the test made; some templates of the lab refuse that."""
+        for name in self.made:
+            with contextlib.suppress(FleetError):
+                await self.fleet.delete(name)
+
     async def have(
         self, name: str, project: str = PROJECT, spec: str = "Keep the build green"
     ) -> None:
-        """Make sure that an agent is there; a recording always has it."""
-        if self.live:
-            try:
-                await self.fleet.create(name, project, "coder", spec)
-            except FleetError as error:
-                if error.kind != "unavailable":
-                    raise
-            await self.until_status(name, "idle", "offline")
+        """Make sure that an agent is there and answers; a recording always has it."""
+        if not self.live:
+            return
+        try:
+            await self.create(name, project, spec)
+        except FleetError as error:
+            if error.kind != "unavailable":
+                raise
+        for _ in range(100):
+            shown = jsonable(await self.fleet.show(name))
+            if "warnings" not in shown and shown["agent"]["status"] != "busy":
+                return
+            await asyncio.sleep(0.2)
+        raise AssertionError(f"{name} never came up: {shown}")
 
     async def until_status(self, name: str, *wanted: str) -> dict[str, Any]:
         """The agent once it has one of these statuses; looks again, as a controller would."""
@@ -92,6 +126,3 @@ class Stage:
                 return agent
             await asyncio.sleep(0.3 if self.live else 0)
         raise AssertionError(f"{name} never was {wanted}: {agent}")
-
-    def replay(self) -> AbstractContextManager[Any]:
-        return self.cassette.replay() if self.cassette else nullcontext()

@@ -60,9 +60,7 @@ async def test_create_waits_until_the_agent_is_ready_and_tells_how_the_build_goe
     stage: Stage,
 ) -> None:
     told: list[str] = []
-    made = await stage.fleet.create(
-        "papi", PROJECT, "coder", OAUTH, lambda done, total, text: told.append(text)
-    )
+    made = await stage.create("papi", PROJECT, OAUTH, lambda done, total, text: told.append(text))
     agent = made["agent"]
     assert {key: agent[key] for key in ("name", "status", "role", "project", "spec")} == {
         "name": "papi",
@@ -82,9 +80,7 @@ async def test_create_waits_until_the_agent_is_ready_and_tells_how_the_build_goe
 async def test_create_says_what_failed_with_the_workspace_and_the_last_log_lines(
     stage: Stage,
 ) -> None:
-    error = await refused(
-        stage.fleet.create("bruno", "broken-build", "coder", "Keep the build green")
-    )
+    error = await refused(stage.create("bruno", "broken-build", "Keep the build green"))
     assert error["error"] == "unavailable"
     assert "image registry.example.test/dev:1 not found" in error["message"]
     assert "Error: image registry.example.test/dev:1 not found" in error["details"]["log"]
@@ -331,10 +327,11 @@ async def test_a_delete_that_the_infrastructure_refuses_is_503_with_its_reason(
 async def test_delete_cancels_an_active_build_waits_and_deletes(stage: Stage) -> None:
     if stage.live:
         creating = asyncio.create_task(
-            stage.fleet.create("slowpoke", "slow-build", "coder", "Keep the build green")
+            stage.create("slowpoke", "slow-build", "Keep the build green")
         )
         await asyncio.sleep(2)
         creating.cancel()
+        stage.made.append("slowpoke")
     told: list[str] = []
     gone = await stage.fleet.delete("slowpoke", lambda done, total, text: told.append(text))
     assert gone["deleted_agent"]["name"] == "slowpoke"
