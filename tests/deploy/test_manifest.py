@@ -150,7 +150,9 @@ def test_the_order_of_the_checks(tmp_path: Path) -> None:
     "module_id", ["skill:", ":x", "skill:../../e", "skill:a//b", "skill:a/./b", "..", "'a\\b'"]
 )
 def test_ids_that_would_lead_elsewhere(tmp_path: Path, module_id: str) -> None:
-    text = HEAD + MODULE.format(id="X").replace("X", f'"{module_id}"' if "'" not in module_id else module_id)
+    text = HEAD + MODULE.format(id="X").replace(
+        "X", f'"{module_id}"' if "'" not in module_id else module_id
+    )
     assert refusal(tmp_path, text).code == "E_CONFIG_INVALID"
 
 

@@ -1,4 +1,4 @@
-"""One conformance suite for all targets: manifests, drift, redeploy, rollback; then their details."""
+"""One conformance suite for all targets, then their details."""
 
 from __future__ import annotations
 
