@@ -6,6 +6,7 @@ that a test can stop the world before, within or after each of them.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -16,6 +17,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, hash_file
 from fleet_agentpack.deploy.model import FileState, Root
 
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _O_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -165,9 +167,9 @@ def find(path: str) -> Found | None:
     """Everything about the file at a path, read afresh; None when there is nothing."""
     try:
         status = os.lstat(path)
-    except FileNotFoundError:
-        return None
     except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return None
         raise DeployError.io(path, error, "read") from error
     stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
     mode = stat.S_IMODE(status.st_mode)

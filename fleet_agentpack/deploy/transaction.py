@@ -66,11 +66,13 @@ class Transaction:
         self._disk = disk
         self._report = report
         self._made: set[str] = set()  # directories known to exist
+        self._reached = 0  # how many rows may have been swapped
 
     def run(self, batch: Batch) -> None:
         """Carry a batch out, or leave everything as it was. Raises `DeployError`."""
         base = self._home.staging / batch.id
         self._made.clear()
+        self._reached = 0
         try:
             rows = self._stage(batch, base)
             backup_root = str(self._home.snapshots / batch.id / "backup")
@@ -108,7 +110,7 @@ class Transaction:
             self._finish(journal)
         except (OSError, DeployError):
             try:
-                left = self._undo(journal)
+                left = self._undo(journal, len(journal.rows))
             except (OSError, DeployError) as error:
                 raise _stuck(self._home, error) from error
             return [f"an interrupted deploy ({journal.id}) was undone", *left]
@@ -195,6 +197,7 @@ class Transaction:
                 raise _changed(row.path)
         elif not row.before.describes(find(row.path)):
             raise _changed(row.path)
+        self._reached = number + 1
         self._put(journal, number, row)
 
     def _put(self, journal: Journal, number: int, row: Row) -> None:
@@ -242,10 +245,10 @@ class Transaction:
             self._disk.create(kept, _read(row.path), 0o600)
         return f"{row.path} was changed by somebody else meanwhile and is left as it is"
 
-    def _undo(self, journal: Journal) -> list[str]:
+    def _undo(self, journal: Journal, reached: int) -> list[str]:
         """Everything back as it was, except what somebody else has changed since."""
         warnings = []
-        for number, row in reversed(list(enumerate(journal.rows))):
+        for number, row in reversed(list(enumerate(journal.rows[:reached]))):
             self._clear_temporary(journal, number, row)
             found = find(row.path)
             if row.is_undone(found):
@@ -298,7 +301,7 @@ class Transaction:
 
     def _go_back(self, journal: Journal, cause: BaseException) -> None:
         try:
-            left = self._undo(journal)
+            left = self._undo(journal, self._reached)
         except (OSError, DeployError) as error:
             raise _stuck(self._home, error) from cause
         if left:
