@@ -219,9 +219,11 @@ class FleetService:
             raise _busy(seen, task)
         if seen.activity != "running":
             return seen
-        if await asyncio.to_thread(self._ledger.newest, seen.workspace_id) is None:
+        newest = await asyncio.to_thread(self._ledger.newest, seen.workspace_id)
+        if newest is None and seen.reported_at is not None:
             raise _busy(seen, None)
-        # The last task is over, and AgentAPI needs a moment longer to see that than we do.
+        # The last task is over, or the agent has only just been made: AgentAPI needs a moment
+        # longer to see that it is idle than we do.
         deadline = self._now() + timedelta(seconds=SETTLE_S)
         while seen.activity == "running":
             if self._now() >= deadline:
