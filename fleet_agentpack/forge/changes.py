@@ -85,8 +85,6 @@ def three_way(base: Any, local: Any, upstream: Any, path: Path = ()) -> list[Edi
     """
     if same(local, upstream) or same(upstream, base):
         return []
-    if same(local, base):
-        return [Edit(path, upstream)]
     if isinstance(local, dict) and isinstance(upstream, dict):
         known = base if isinstance(base, dict) else {}
         results: list[Edit | Conflict] = []
@@ -94,6 +92,8 @@ def three_way(base: Any, local: Any, upstream: Any, path: Path = ()) -> list[Edi
             before, ours, theirs = (side.get(key, MISSING) for side in (known, local, upstream))
             results += three_way(before, ours, theirs, (*path, key))
         return results
+    if same(local, base):
+        return [Edit(path, upstream)]
     return [Conflict(path, base, local, upstream)]
 
 

@@ -34,7 +34,7 @@ class Reference:
         """The version that is meant; without one the newest, a prerelease if need be."""
         if not versions or not self.any_version:
             return best_version(versions, self.wanted)
-        return best_version(versions) or max(versions, key=_order)
+        return best_version(versions) or max(versions, key=version_order)
 
     def __str__(self) -> str:
         return self.name if self.any_version else f"{self.name}@{self.wanted}"
@@ -90,7 +90,8 @@ def is_kebab(name: str) -> bool:
     return bool(_KEBAB.match(name))
 
 
-def _order(version: str) -> tuple[bool, Version]:
+def version_order(version: str) -> tuple[bool, Version]:
+    """A key to sort versions by; what is no version comes first."""
     try:
         return True, Version.parse(version)
     except VersionError:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from fleet_agentpack.forge.config import Configuration
 from fleet_agentpack.forge.definitions import version_of
 from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError
+from fleet_agentpack.forge.names import version_order
 from fleet_agentpack.forge.parsing import (
     MAX_MANIFEST_BYTES,
     UnparsableError,
@@ -257,12 +258,7 @@ def choose(offers: Sequence[Offer], wanted: str) -> Offer | None:
 
 def newest_first(versions: Sequence[str]) -> list[str]:
     """Versions in falling order, each once; what is no version comes last."""
-    left, ordered = list(dict.fromkeys(versions)), []
-    while left:
-        best = best_version(left, ">=0.0.0-0") or best_version(left) or left[0]
-        ordered.append(best)
-        left.remove(best)
-    return ordered
+    return sorted(dict.fromkeys(versions), key=version_order, reverse=True)
 
 
 def _folder_name(folder: Path) -> str:

@@ -131,6 +131,11 @@ class Resolver:
                 return found[0].path if only_one else None
         return None
 
+    def find_local(self, kind: Kind, name: str) -> Path | None:
+        """The project's own file of a name, in any layout; plugins do not count."""
+        own = next(self.shelves(kind, "local"))
+        return next((found.path for found in self._library.find(own, name)), None)
+
     def exists(self, kind: Kind, reference: Reference, warnings: list[str]) -> Definition | None:
         """The definition that a reference allows, None when there is none that can be read."""
         if not is_usable_name(reference.name, kind):

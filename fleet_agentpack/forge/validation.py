@@ -81,7 +81,8 @@ def _result(
 
 
 def _issue(path: schema.Path, message: str, document: Document) -> dict[str, Any]:
-    line = document.line(path) if path else None
+    known = next((path[:n] for n in range(len(path), 0, -1) if path[:n] in document.lines), None)
+    line = document.lines[known] if known else None
     where = f" (line {line})" if line else ""
     return {"field": ".".join(str(part) for part in path), "message": f"{message}{where}"}
 
