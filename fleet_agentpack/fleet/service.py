@@ -29,6 +29,7 @@ from fleet_agentpack.fleet.reconcile import reconcile
 
 MAX_PAGE_SIZE = 100
 MAX_NAME = 20
+MAX_KNOWN_NAME = 32  # Coder's limit: others may have made agents with longer names than ours
 MAX_TEXT_BYTES = 100_000  # below what one argument or variable of a process may hold
 SETTLE_S = 5.0  # how long an agent may take to notice that its work is done
 SETTLE_POLL_S = 0.25
@@ -207,7 +208,7 @@ class FleetService:
         return await self._backend.transcript(await self._look(name))
 
     async def _look(self, name: str, *, closely: bool = False) -> Sighting:
-        if not NAME.match(name):
+        if len(name) > MAX_KNOWN_NAME or not NAME.match(name):
             raise FleetError.no_such_agent(_plain(name, "agent_name"))
         return await self._backend.look(name, closely=closely)
 
@@ -219,9 +220,11 @@ class FleetService:
             raise _busy(seen, task)
         if seen.activity != "running":
             return seen
-        if await asyncio.to_thread(self._ledger.newest, seen.workspace_id) is None:
+        newest = await asyncio.to_thread(self._ledger.newest, seen.workspace_id)
+        if newest is None and seen.reported_at is not None:
             raise _busy(seen, None)
-        # The last task is over, and AgentAPI needs a moment longer to see that than we do.
+        # The last task is over, or the agent has only just been made: AgentAPI needs a moment
+        # longer to see that it is idle than we do.
         deadline = self._now() + timedelta(seconds=SETTLE_S)
         while seen.activity == "running":
             if self._now() >= deadline:

@@ -7,6 +7,7 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -21,10 +22,16 @@ JSON = {"content-type": "application/json; charset=utf-8"}
 
 def recorded(cassette: str, path: str) -> Any:
     """The first recorded answer for a path, as data or as text."""
+    text = _recorded_text(cassette, path)
+    return json.loads(text) if text.startswith(("{", "[")) else text
+
+
+@cache
+def _recorded_text(cassette: str, path: str) -> str:
     answers = Cassette.load(CASSETTES / f"{cassette}.yaml").answers
     found = next(a for key, a in answers.items() if "/".join(key[1]) == path and not key[2])
-    text = found[0]["body"]["string"]
-    return json.loads(text) if text.startswith(("{", "[")) else text
+    text: str = found[0]["body"]["string"]
+    return text
 
 
 def fleet_of(size: int) -> list[dict[str, Any]]:

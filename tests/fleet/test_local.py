@@ -383,6 +383,28 @@ async def test_a_repository_without_a_commit_is_a_clear_400(here: Here, home: Pa
     await fleet.close()
 
 
+async def test_a_worktree_that_git_cannot_finish_leaves_nothing_behind(here: Here) -> None:
+    hook = here.project / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho no >&2\nexit 1\n")
+    hook.chmod(0o755)
+    error = await refused(here.create("papi"))
+    assert error["error"] == "unavailable" and "worktree" in error["message"]
+    hook.unlink()
+    assert not here.tree("papi").exists()
+    assert git(here.project, "branch", "--list", "agent/*") == ""
+    await here.create("papi")
+
+
+async def test_a_directory_without_an_agent_is_set_aside_not_overwritten(here: Here) -> None:
+    left = here.tree("papi")
+    left.mkdir(parents=True)
+    (left / "thought.txt").write_text("work")
+    await here.create("papi")
+    (kept,) = (here.settings.directories.data / "kept").iterdir()
+    assert (kept / "thought.txt").read_text() == "work"
+
+
 async def test_a_program_that_is_not_installed_is_503_and_creates_nothing(here: Here) -> None:
     fleet = open_fleet(configured(here, ""), source="human")
     error = await refused(fleet.create("papi", "demo", "coder", "x"))

@@ -100,6 +100,39 @@ async def test_arguments_of_the_wrong_kind_are_400(
     assert failed and error["error"] == "bad_request" and error["details"]["status"] == 400
 
 
+HOSTILE: list[Any] = [
+    *(
+        None,
+        True,
+        0,
+        -1,
+        1.5,
+        10**30,
+        "",
+        "x",
+        "../../etc/passwd",
+        "\x00",
+        "\ud800",
+        "\U0001d54f" * 50,
+    ),
+    *("$(id)", [], {"a": 1}, "A" * 20_000, "-rf", "~", "/", "con", "papi\n", "a.b"),
+]
+
+
+async def test_hostile_arguments_are_refused_in_the_domain_s_shape_and_change_nothing(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.create("papi")
+    async with client(monkeypatch) as made:
+        for tool, (fields, _) in NINE.items():
+            for value in HOSTILE if fields else []:
+                failed, answer = await call(made, tool, **dict.fromkeys(sorted(fields), value))
+                assert failed, (tool, value)
+                assert answer["error"] in ("bad_request", "not_found"), (tool, value, answer)
+        _, listed = await call(made, "list_agents")
+    assert [row["name"] for row in listed["agents"]] == ["papi"]
+
+
 async def test_create_reports_progress_over_mcp(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:

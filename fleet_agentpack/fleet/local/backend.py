@@ -110,7 +110,7 @@ class LocalBackend:
                     field="name",
                 )
             key = order.name.lower()
-            self._copies.discard(path, key)  # what an interrupted creation left
+            self._copies.set_aside(key)
             copy = self._copies.make(path, key, lambda text: report(0, None, text))
             agent = LocalAgent(
                 id=str(uuid.uuid4()),

@@ -60,21 +60,19 @@ class Copies:
         self.root.mkdir(parents=True, exist_ok=True)
         repository = repository_of(project, self.environ)
         part = _part_of(repository, project, self.environ) if repository else None
+        if repository is not None and part is not None:
+            return Copy(repository, target / part, self._add_worktree(repository, target, key))
         try:
-            if repository is None or part is None:
-                _copy(project, target, self.root, progress)
-                return Copy(project, target, None)
-            branch = self._add_worktree(repository, target, key)
-            return Copy(repository, target / part, branch)
+            _copy(project, target, self.root, progress)
         except BaseException:
-            self.discard(repository or project, key)
+            shutil.rmtree(target, ignore_errors=True)
             raise
+        return Copy(project, target, None)
 
-    def discard(self, project: Path, key: str) -> None:
-        """Remove what is left of a copy that holds nobody's work."""
-        shutil.rmtree(self.root / key, ignore_errors=True)
-        if project.is_dir():
-            _git(project, self.environ, "worktree", "prune")
+    def set_aside(self, key: str) -> None:
+        """Keep what stands where a new copy goes: nobody knows it, but it may hold work."""
+        if (self.root / key).exists():
+            self._keep_whole(self.root / key, "no agent is known for it")
 
     def remove(self, project: Path, key: str, branch: str | None) -> str | None:
         """Remove a copy; returns where its work was kept, if it had any."""
@@ -99,6 +97,9 @@ class Copies:
                 project, self.environ, "worktree", "add", "--quiet", "-b", branch, str(target)
             )
             if added.status != 0:
+                shutil.rmtree(target, ignore_errors=True)
+                _git(project, self.environ, "worktree", "prune")
+                _git(project, self.environ, "branch", "--quiet", "-D", branch)
                 raise FleetError.unavailable(f"git could not make a worktree: {added.complaint}")
         return branch
 
