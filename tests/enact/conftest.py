@@ -9,15 +9,21 @@ import pytest
 
 from fleet_agentpack.enact.service import EnactService
 from tests.enact.fake_registry import FakeRegistry, serving
-from tests.enact.kit import make_service
+from tests.enact.kit import OPENED, make_service
+
+
+@pytest.fixture(autouse=True)
+def closing() -> Iterator[None]:
+    """Close what the test opened."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
 
 
 @pytest.fixture
-def service(home: Path) -> Iterator[EnactService]:
+def service(home: Path) -> EnactService:
     """A service in an empty home."""
-    made = make_service(home)
-    yield made
-    made.close()
+    return make_service(home)
 
 
 @pytest.fixture

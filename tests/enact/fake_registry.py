@@ -30,7 +30,9 @@ class FakeRegistry:
 
     url: str = ""
     bundles: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    attestations: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict)  # by name@version
+    attestations: dict[str, list[tuple[str, bytes]]] = field(
+        default_factory=dict
+    )  # by name@version
     lies: dict[str, Lie] = field(default_factory=dict)  # by path
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     delay_s: float = 0.0
@@ -113,8 +115,9 @@ def serving(registry: FakeRegistry) -> Iterator[FakeRegistry]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
-        def do_GET(self) -> None:  # noqa: N802 - the library's name
+        def do_GET(self) -> None:
             headers = {key.lower(): value for key, value in self.headers.items()}
             registry.requests.append((self.path, headers))
             time.sleep(registry.delay_s)
@@ -146,7 +149,9 @@ def serving(registry: FakeRegistry) -> Iterator[FakeRegistry]:
 
 
 def _json(data: Any, headers: Mapping[str, str] | None = None) -> Lie:
-    return Lie(200, json.dumps(data).encode(), {"content-type": "application/json", **(headers or {})})
+    return Lie(
+        200, json.dumps(data).encode(), {"content-type": "application/json", **(headers or {})}
+    )
 
 
 def _missing() -> Lie:

@@ -86,7 +86,7 @@ class PrivateSigstore:
         payload_type: str = "application/vnd.in-toto+json",
         expired: bool = False,
     ) -> bytes:
-        """A bundle over a payload; an expired one was signed an hour after its certificate ended."""
+        """A bundle over a payload; an expired one was signed after its certificate had ended."""
         now = datetime.now(UTC).replace(microsecond=0)
         valid_from = now - timedelta(hours=2) if expired else now - timedelta(minutes=5)
         key = ec.generate_private_key(ec.SECP256R1())
@@ -258,11 +258,9 @@ def _log_body(payload: bytes, signature: bytes, certificate: x509.Certificate) -
 
 
 def _usage(**wanted: bool) -> x509.KeyUsage:
-    names = (
-        "digital_signature content_commitment key_encipherment data_encipherment key_agreement "
-        "key_cert_sign crl_sign encipher_only decipher_only"
-    ).split()
-    return x509.KeyUsage(**{name: wanted.get(name, False) for name in names})
+    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")
+    more = ("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
+    return x509.KeyUsage(**{name: wanted.get(name, False) for name in (*names, *more)})
 
 
 def _octets(content: bytes) -> bytes:

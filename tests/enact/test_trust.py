@@ -60,12 +60,16 @@ def trust(home: Path, registry: FakeRegistry) -> Callable[..., None]:
     return write
 
 
-def endorse(registry: FakeRegistry, digest: str, *, auditor: str = "alice", **identity: Any) -> None:
+def endorse(
+    registry: FakeRegistry, digest: str, *, auditor: str = "alice", **identity: Any
+) -> None:
     payload = statement(NAME, VERSION, signed_form(digest))
     registry.attest(NAME, VERSION, auditor, instance().sign(payload, **identity))
 
 
-def assert_refused_everywhere(service: EnactService, home: Path, code: str = "TRUST_REFUSED") -> None:
+def assert_refused_everywhere(
+    service: EnactService, home: Path, code: str = "TRUST_REFUSED"
+) -> None:
     """Learn, install and run are all refused, and nothing is left on disk."""
     with refused(code) as learning:
         service.learn(NAME)
@@ -178,7 +182,11 @@ def test_what_the_registry_says_about_the_auditor_changes_nothing(
 
 
 def test_an_expired_certificate_does_not_count(
-    service: EnactService, registry: FakeRegistry, home: Path, trust: Callable[..., None], digest: str
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
 ) -> None:
     trust("github:alice")
     endorse(registry, digest, email=ALICE, expired=True)
@@ -186,7 +194,11 @@ def test_an_expired_certificate_does_not_count(
 
 
 def test_another_instances_signature_does_not_count(
-    service: EnactService, registry: FakeRegistry, home: Path, trust: Callable[..., None], digest: str
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
 ) -> None:
     trust("github:alice")
     payload = statement(NAME, VERSION, signed_form(digest))
@@ -195,7 +207,11 @@ def test_another_instances_signature_does_not_count(
 
 
 def test_a_changed_payload_does_not_count(
-    service: EnactService, registry: FakeRegistry, home: Path, trust: Callable[..., None], digest: str
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
 ) -> None:
     trust("github:alice")
     import base64
@@ -255,7 +271,11 @@ def test_another_payload_type_does_not_count(digest: str) -> None:
 
 
 def test_one_auditor_twice_is_one_auditor(
-    service: EnactService, registry: FakeRegistry, home: Path, trust: Callable[..., None], digest: str
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
 ) -> None:
     trust("github:alice", "github:bob", minimum_attestations=2)
     endorse(registry, digest, auditor="alice", email=ALICE)
@@ -298,7 +318,11 @@ def test_a_failed_audit_by_a_stranger_is_no_veto(
 
 @pytest.mark.parametrize("result", ["passed", "passed-with-warnings"])
 def test_a_passed_audit_counts(
-    service: EnactService, registry: FakeRegistry, trust: Callable[..., None], digest: str, result: str
+    service: EnactService,
+    registry: FakeRegistry,
+    trust: Callable[..., None],
+    digest: str,
+    result: str,
 ) -> None:
     trust("github:alice")
     audit = statement(NAME, VERSION, digest, predicate_type=AUDIT, result=result)
@@ -321,7 +345,9 @@ def test_attestations_that_cannot_be_had_are_not_taken_for_given(
     assert_refused_everywhere(service, home)
 
 
-@pytest.mark.parametrize("policy", ["enforce", "", "REQUIRE_ATTESTATION", "none", 5, ["allow"], True])
+@pytest.mark.parametrize(
+    "policy", ["enforce", "", "REQUIRE_ATTESTATION", "none", 5, ["allow"], True]
+)
 def test_an_unknown_policy_is_never_read_as_allow(
     service: EnactService,
     registry: FakeRegistry,
@@ -387,14 +413,22 @@ def test_allow_lets_unattested_tools_in_and_says_so(
 
 
 def test_a_tool_installed_under_allow_is_refused_once_the_policy_is_tightened(
-    service: EnactService, registry: FakeRegistry, home: Path, trust: Callable[..., None], digest: str
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
 ) -> None:
     trust(policy="allow")
     service.install(NAME)
     tool = service.projection().callables["alice__tools__hello"]
     assert service.call(tool, {}).exit_code == 0
     trust("github:alice")
-    for act in (lambda: service.call(tool, {}), lambda: service.run(NAME), lambda: service.learn(NAME)):
+    for act in (
+        lambda: service.call(tool, {}),
+        lambda: service.run(NAME),
+        lambda: service.learn(NAME),
+    ):
         with refused("TRUST_REFUSED"):
             act()
 
@@ -432,7 +466,11 @@ def test_a_real_bundle_verifies_and_is_refused_for_another_artifact() -> None:
 
 @real
 def test_a_real_bundle_replayed_for_our_tool_opens_nothing(
-    service: EnactService, registry: FakeRegistry, home: Path, trust: Callable[..., None], digest: str
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
 ) -> None:
     trust("github:sigstore-conformance/*", trusted_root=str(staging_root()))
     raw = (REAL / "a.dsse.staging-rekor-v2.txt.sigstore.json").read_bytes()
