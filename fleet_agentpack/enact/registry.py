@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -154,10 +153,6 @@ class DirectoryRegistry:
         except OSError as error:
             raise EnactError.registry_unavailable(self.label, str(error)) from error
 
-    def digest(self, release: Release) -> str:
-        """The hash of the bundle that `download` gives."""
-        return hashlib.sha256(self.download(release)).hexdigest()
-
     def _hit(self, name: str, versions: dict[str, manifest.Manifest]) -> Hit:
         version = best_version(versions) or "0.0.0"
         read = versions[version]
@@ -172,17 +167,19 @@ class DirectoryRegistry:
         if place is None or not place.resolve().is_relative_to(self.root.resolve()):
             return {}
         found: dict[str, Path] = {}
+        broken: str | None = None
         for folder in [place, *(_subfolders(place))]:
             if not any((folder / file).is_file() for file in manifest.MANIFEST_FILES):
                 continue
             try:
                 version = manifest.load(bundle.Folder(folder)).version or "0.0.0"
             except manifest.ManifestError as error:
-                if folder == place:
-                    raise EnactError.manifest_invalid(name, str(error)) from error
+                broken = str(error)
                 continue
             if folder == place or folder.name == version:
                 found[version] = folder
+        if broken and not found:
+            raise EnactError.manifest_invalid(name, broken)
         return found
 
     def _folders(self) -> Iterator[Path]:

@@ -44,7 +44,7 @@ class Sources:
         self._cache = cache
         self._home = home
         self._builtin_hits: list[Hit] | None = None
-        self._builtin_digests: dict[str, str] = {}
+        self._builtin_files: dict[str, dict[str, bundle.FileRecord]] = {}
         self._remotes: dict[RegistryConfig, Registry] = {}
 
     def search(self, query: str, limit: int, config: Config) -> tuple[list[Hit], list[str]]:
@@ -88,7 +88,7 @@ class Sources:
         """
         trust = config.trust
         if receipt.source == BUILTIN:
-            if self._builtin_digest(receipt) != receipt.digest:
+            if self._files_of_builtin(receipt) != receipt.files:
                 raise EnactError.tool_changed(
                     receipt.name, receipt.version, "this package carries other files for it now"
                 )
@@ -102,15 +102,17 @@ class Sources:
             if isinstance(registry, RemoteRegistry):
                 registry.close()
 
-    def _builtin_digest(self, receipt: Receipt) -> str | None:
+    def _files_of_builtin(self, receipt: Receipt) -> dict[str, bundle.FileRecord] | None:
+        """The files that this package carries under a name, whatever a receipt says of them."""
         key = f"{receipt.name}@{receipt.version}"
-        if key not in self._builtin_digests:
+        if key not in self._builtin_files:
             try:
                 release = self.builtin.release(receipt.name, receipt.version)
-                self._builtin_digests[key] = self.builtin.digest(release)
-            except EnactError:
+                package = bundle.unpack(self.builtin.download(release))
+            except (EnactError, bundle.BundleError):
                 return None
-        return self._builtin_digests[key]
+            self._builtin_files[key] = package.records()
+        return self._builtin_files[key]
 
     def _registry_of(self, name: str, config: Config) -> Registry:
         if is_reserved(name):

@@ -167,6 +167,8 @@ class Store:
                 yield
         except LockTimeoutError as error:
             raise EnactError.busy(path) from error
+        except OSError as error:
+            raise EnactError.store_unavailable(self.root, error.strerror or str(error)) from error
 
     def _recover(self) -> None:
         """Finish what a killed process had journaled; throw away what it had not."""

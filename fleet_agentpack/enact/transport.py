@@ -117,6 +117,7 @@ class RegistryHttp:
 
         if self._opened is None:
             self._opened = httpx.Client(
+                verify=self.url.startswith("https:"),  # plain HTTP needs no certificates loaded
                 timeout=httpx.Timeout(connect=5.0, read=15.0, write=15.0, pool=5.0),
                 headers={
                     "User-Agent": f"fleet-agentpack/{__version__}",
