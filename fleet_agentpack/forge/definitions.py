@@ -62,7 +62,7 @@ class Row:
 
     name: str
     source: Source
-    path: str
+    path: Path | str  # a file, or the stockyard's URL
     summary: Summary
 
 

@@ -126,7 +126,7 @@ class ForgeService:
         page = rows[offset : offset + limit]
         return desk.answer(
             {
-                f"{kind}s": [_listed(row) for row in page],
+                f"{kind}s": [self._listed(row) for row in page],
                 "total": len(rows),
                 "limit": limit,
                 "offset": offset,
@@ -297,6 +297,16 @@ class ForgeService:
         plan = plan_merge(desk.forks, desk.resolver, name, desk.warnings)
         return desk.answer(plan.shown())
 
+    def _listed(self, row: Row) -> dict[str, Any]:
+        return {
+            "name": row.name,
+            "version": row.summary.version,
+            "description": row.summary.description,
+            "tags": UNKNOWN if row.summary.tags is None else list(row.summary.tags),
+            "source": row.source,
+            "path": row.path if isinstance(row.path, str) else self.places.shown(row.path),
+        }
+
     def _resolved(
         self, desk: Desk, kind: Kind, name: str, version: str | None, source: str
     ) -> Definition:
@@ -337,17 +347,6 @@ class ForgeService:
             if path.is_dir():
                 raise _no_file(kind, text)
         return path
-
-
-def _listed(row: Row) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "version": row.summary.version,
-        "description": row.summary.description,
-        "tags": UNKNOWN if row.summary.tags is None else list(row.summary.tags),
-        "source": row.source,
-        "path": row.path,
-    }
 
 
 def _no_file(kind: Kind, path: str) -> ForgeError:
