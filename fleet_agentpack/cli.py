@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",
     ),
+    "connect": (
+        "fleet_agentpack.commands.connect",
+        "tell an MCP client about this server, and check that it starts",
+    ),
     "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
 }
 
