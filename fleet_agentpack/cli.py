@@ -33,14 +33,41 @@ DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
 # Command → the module that adds its arguments and its handler, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "init": (DEPLOY, "write a starter config repo"),
+    "plan": (DEPLOY, "list what a deploy would change"),
+    "diff": (DEPLOY, "show what a deploy would change, as text"),
+    "status": (DEPLOY, "report files that are missing, modified or extra"),
+    "doctor": (DEPLOY, "check directories, permissions, git hygiene and overlays"),
+    "deploy": (DEPLOY, "show the plan; with --apply, carry it out"),
+    "rollback": (DEPLOY, "go back to a snapshot"),
+    "snapshots": (DEPLOY, "list the snapshots"),
+    "lock": (DEPLOY, "pin every module to what its source is now"),
+    "fetch": (DEPLOY, "bring every pinned commit here"),
+    "update": (DEPLOY, "lock if needed, then fetch"),
     "tools": (
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",
     ),
+    "demo": ("fleet_agentpack.commands.demo", "see all of it work in a scratch home"),
     "connect": (
         "fleet_agentpack.commands.connect",
         "tell an MCP client about this server, and check that it starts",
     ),
+    "init": (DEPLOY, "start a config repo with an example pack"),
+    "plan": (DEPLOY, "show what a deploy would change"),
+    "diff": (DEPLOY, "show the changes as a diff"),
+    "deploy": (DEPLOY, "write the pack to the tools (--apply)"),
+    "status": (DEPLOY, "find drift in what was deployed"),
+    "rollback": (DEPLOY, "go back to a snapshot"),
+    "snapshots": (DEPLOY, "list the snapshots"),
+    "doctor": (DEPLOY, "check roots, permissions and configuration"),
+    "lock": (DEPLOY, "pin git modules in the lockfile"),
+    "fetch": (DEPLOY, "fetch locked git modules"),
+    "update": (DEPLOY, "lock and fetch"),
+    "fleet": ("fleet_agentpack.commands.fleet", "run coding agents: list, create, start, stop …"),
+    "tool": ("fleet_agentpack.commands.enact", "find, install and run tools from a registry"),
+    "mcp": ("fleet_agentpack.commands.enact", "choose which installed tools MCP clients see"),
+    "forge": ("fleet_agentpack.commands.forge", "query and edit agents, tools, plugins"),
     "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
 }
 

@@ -108,6 +108,7 @@ class Reply:
 
     text: str
     structured: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 class ToolRefused(FastMCPError):
@@ -141,7 +142,7 @@ class TypedTool(Tool):
         tool = cls(
             name=spec.name,
             description=spec.description,
-            parameters=tidy(arguments.model_json_schema()),
+            parameters=input_schema(arguments),
             annotations=wire_hints(spec.hints),
             tags={domain.name},
         )
@@ -177,7 +178,7 @@ class TypedTool(Tool):
         leading = (service, call) if _wants_call(function) else (service,)
         if inspect.iscoroutinefunction(function):
             return await function(*leading, **values)
-        return await _in_thread(functools.partial(function, *leading, **values), call)
+        return await in_thread(functools.partial(function, *leading, **values), call)
 
     def _refused(self, problems: Sequence[Problem]) -> ToolRefused:
         return ToolRefused(self._domain.error.invalid_arguments(self.name, problems))
@@ -218,7 +219,8 @@ def result_of(value: Any) -> ToolResult:
     """The wire result of a function's value: structured content and the same JSON as text."""
     if isinstance(value, Reply):
         structured = None if value.structured is None else jsonable(value.structured)
-        return ToolResult(_text(value.text), structured)
+        meta = None if value.meta is None else jsonable(value.meta)
+        return ToolResult(_text(value.text), structured, meta)
     plain = jsonable(value)
     return ToolResult(_text(to_text(plain)), plain)
 
@@ -238,6 +240,22 @@ def wire_hints(hints: Hints) -> ToolAnnotations:
         destructive_hint=hints.destructive,
         open_world_hint=hints.open_world,
     )
+
+
+def wire_form(spec: Spec) -> dict[str, Any]:
+    """A tool as `tools/list` shows it."""
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "inputSchema": input_schema(_arguments_model(spec.function)),
+        "annotations": wire_hints(spec.hints).model_dump(by_alias=True, exclude_none=True),
+    }
+
+
+def input_schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The advertised schema of a tool's arguments."""
+    schema: dict[str, Any] = tidy(arguments.model_json_schema())
+    return schema
 
 
 def problems_of(error: ValidationError) -> list[Problem]:
@@ -276,7 +294,7 @@ def _wants_call(function: Callable[..., Any]) -> bool:
     return sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters) > 1
 
 
-async def _in_thread(work: Callable[[], Any], call: Call) -> Any:
+async def in_thread(work: Callable[[], Any], call: Call) -> Any:
     """Run blocking work in a thread; a cancelled call is told so, then waited for."""
     running = asyncio.ensure_future(anyio.to_thread.run_sync(work))
     try:

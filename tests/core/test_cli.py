@@ -124,3 +124,11 @@ def test_a_deploy_flag_before_another_command_is_refused() -> None:
     assert done.returncode == 2
     assert "--json goes after tools" in done.stderr
     assert "needs a command" in run("--repo", "x").stderr
+
+
+def test_the_printed_size_is_the_size_on_the_wire() -> None:
+    total = run("tools", "--tokens").stdout.splitlines()[-1].split()
+    listed = json.loads(pipe('{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n').stdout)
+    tools = json.dumps(listed["result"]["tools"], separators=(",", ":"), ensure_ascii=False)
+    assert total[:2] == ["all", str(len(listed["result"]["tools"]))]
+    assert int(total[2].replace(",", "")) == len(tools.encode()) - 1
