@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -55,7 +56,7 @@ class Stage:
 
     def shell(self, *words: str) -> None:
         """Run one of the product's own commands, as a person would."""
-        self._print(f"  {self._paint('$', 'green')} fleet-agentpack {' '.join(words)}")
+        self._print(f"  {self._paint('$', 'green')} fleet-agentpack {shlex.join(words)}")
         done = process.run(
             [*PRODUCT, *words], cwd=self.project, env=environment(self.home), timeout_s=60
         )
@@ -69,10 +70,11 @@ class Stage:
         begun = time.monotonic()
         answer = await self.ask(tool, **arguments)
         took_ms = (time.monotonic() - begun) * 1000
-        for line in show(answer):
-            shown = printable(line)[:WIDTH]
-            self._print(f"    {self._paint(shown, *_style(shown))}")
-        self._print(f"    {self._paint(f'{took_ms:.0f} ms', 'dim')}")
+        lines = [printable(line.replace(str(self.home), "~"))[:WIDTH] for line in show(answer)]
+        painted = [self._paint(line, *_style(line)) for line in lines] or [""]
+        painted[-1] += self._paint(f"  {took_ms:.0f} ms", "dim")
+        for line in painted:
+            self._print(f"    {line}")
         return answer
 
     async def ask(self, tool: str, /, **arguments: Any) -> Any:

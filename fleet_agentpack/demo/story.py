@@ -66,7 +66,13 @@ async def enact(stage: Stage) -> None:
 async def forge(stage: Stage) -> None:
     """List and validate definitions."""
     stage.shell("forge", "init")
-    stage.shell("forge", "agent-create", "release-notes")
+    stage.shell(
+        "forge",
+        "agent-create",
+        "release-notes",
+        "--description",
+        "Writes release notes from commits",
+    )
     await stage.call("fractary_forge_agent_list", readable.definitions)
     await stage.call(
         "fractary_forge_agent_validate", readable.verdict, name="release-notes", strict=True
