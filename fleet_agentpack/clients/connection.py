@@ -123,6 +123,8 @@ class Connection:
         now = self._settled(change)
         if self._as_wanted(change, now):
             return Outcome(by_own_command=True)
+        if self.scope in self.client.rewrites:  # what was read before may be out of date by now
+            raise self._own_command_failed("it reported success, but the entry is not there")
         backup = change.file.save(change.text, over=now)
         return Outcome(by_own_command=False, backup=backup, lossy_command=True)
 

@@ -111,6 +111,14 @@ def test_a_command_that_fails_is_quoted_and_nothing_changes(
     assert settings.read_text() == '{"a": 1,}'
 
 
+def test_a_command_that_does_nothing_is_not_believed(home: Path, fake: Fake, connect: Run) -> None:
+    fake("claude", "")
+    (home / ".claude.json").write_text('{"numStartups": 7}')
+    status, _, err = connect("claude", "--yes")
+    assert status == 1 and "reported success" in err and str(home / ".claude.json") in err
+    assert (home / ".claude.json").read_text() == '{"numStartups": 7}'
+
+
 def test_an_entry_that_differs_is_merged_so_that_the_users_fields_stay(
     home: Path, fake: Fake, connect: Run
 ) -> None:
