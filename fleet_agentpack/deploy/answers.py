@@ -47,3 +47,10 @@ def needs_deploy(workspace: Workspace, survey: Survey) -> bool:
         for root in missing
     )
     return bool(missing)
+
+
+def untouched(workspace: Workspace, found: Plan) -> dict[str, Any]:
+    """The answer to an apply that had nothing to do, or that was called off."""
+    reason = "aborted" if found.changes else "no_changes"
+    data = {"applied": False, "reason": reason, **plan_data(workspace, found)}
+    return envelope("deploy --apply", data=data, warnings=workspace.warnings)

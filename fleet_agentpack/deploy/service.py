@@ -11,7 +11,7 @@ from typing import Any
 from fleet_agentpack.deploy import apply, doctor, journal, lockfile, manifest, rollback
 from fleet_agentpack.deploy.actions import prefix, status_actions
 from fleet_agentpack.deploy.answers import dry_run as dry_run_answer
-from fleet_agentpack.deploy.answers import needs_deploy, plan_data
+from fleet_agentpack.deploy.answers import needs_deploy, plan_data, untouched
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
 from fleet_agentpack.deploy.disk import Disk, Reader
 from fleet_agentpack.deploy.envelope import envelope
@@ -171,12 +171,10 @@ class DeployService:
             if not request.adopt:
                 apply.refuse_adoption(found)
             if apply.nothing_to_do(found, survey) or (confirm and not confirm(found)):
-                reason = "aborted" if found.changes else "no_changes"
-                data = {"applied": False, "reason": reason, **plan_data(workspace, found)}
-                return envelope(command, data=data, warnings=workspace.warnings)
+                return untouched(workspace, found)
             with self._locked():
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
-                    return self._again(request, memory, disk, report)
+                    return self._again(request, memory, disk, report, confirm)
                 return self._apply(workspace, survey, found, disk, report)
 
     def rollback(self, to: str, *, dry_run: bool = False, report: Report = _silent) -> Envelope:
@@ -258,9 +256,11 @@ class DeployService:
     def _apply(
         self, workspace: Workspace, survey: Survey, found: Plan, disk: Disk, report: Report
     ) -> Envelope:
+        transaction = Transaction(self._home, disk, report)
+        transaction.recover()  # nothing is pending; this throws away what was only staged
         snapshot_id = self._snapshots.new_id()
         batch = apply.batch_of(workspace, survey, found, snapshot_id)
-        Transaction(self._home, disk, report).run(batch)
+        transaction.run(batch)
         warnings = [
             *workspace.warnings,
             *apply.edit_warnings(self._snapshots, snapshot_id, found.changes),
@@ -268,7 +268,14 @@ class DeployService:
         data = {"applied": True, "snapshot_id": snapshot_id, **plan_data(workspace, found)}
         return envelope("deploy --apply", data=data, warnings=warnings)
 
-    def _again(self, request: Request, memory: Memory, disk: Disk, report: Report) -> Envelope:
+    def _again(
+        self,
+        request: Request,
+        memory: Memory,
+        disk: Disk,
+        report: Report,
+        confirm: Callable[[Plan], bool] | None,
+    ) -> Envelope:
         """Plan once more, under the lock: somebody else has deployed since."""
         recovered = Transaction(self._home, disk, report).recover()
         workspace, survey = self._survey(request, memory, disk)
@@ -276,9 +283,8 @@ class DeployService:
         found = plan(survey)
         if not request.adopt:
             apply.refuse_adoption(found)
-        if apply.nothing_to_do(found, survey):
-            data = {"applied": False, "reason": "no_changes", **plan_data(workspace, found)}
-            return envelope("deploy --apply", data=data, warnings=workspace.warnings)
+        if apply.nothing_to_do(found, survey) or (confirm and not confirm(found)):
+            return untouched(workspace, found)
         return self._apply(workspace, survey, found, disk, report)
 
     def _rollback_plan(self, to: str, reader: Reader) -> Envelope:

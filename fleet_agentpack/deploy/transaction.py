@@ -44,6 +44,7 @@ class Transaction:
         self._reached = 0
         try:
             rows = self._stage(batch, base)
+            self._disk.sync_tree(str(base))
             backup_root = str(self._home.snapshots / batch.id / "backup")
             journal = Journal(
                 batch.id,
