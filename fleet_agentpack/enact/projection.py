@@ -35,7 +35,7 @@ class Installed:
     store: Store
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Projection:
     """What a client sees, by MCP name, and what is wrong."""
 

@@ -111,6 +111,7 @@ class DynamicTools(Provider):
         self._domain, self._runtime, self._read_only = domain, runtime, read_only
         self._wrapped: weakref.WeakKeyDictionary[DynamicTool, ProjectedTool]
         self._wrapped = weakref.WeakKeyDictionary()
+        self._kept: tuple[Any, Catalogue] | None = None
 
     def fingerprint(self) -> object:
         """See `Catalogue.fingerprint`."""
@@ -141,4 +142,7 @@ class DynamicTools(Provider):
 
     def _catalogue(self) -> Catalogue:
         assert self._domain.catalogue is not None  # noqa: S101 - made only for domains that have one
-        return self._domain.catalogue(self._runtime.services.get(self._domain.name))
+        service = self._runtime.services.get(self._domain.name)
+        if self._kept is None or self._kept[0] is not service:
+            self._kept = (service, self._domain.catalogue(service))
+        return self._kept[1]
