@@ -15,6 +15,8 @@ from fastmcp.tools.base import Tool, ToolResult
 from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
 
+from fleet_agentpack.settings import SettingsError
+from fleet_agentpack.support.errors import AppError
 from fleet_agentpack.tools.params import READS, Call, Hints
 from fleet_agentpack.tools.register import (
     Domain,
@@ -28,8 +30,6 @@ from fleet_agentpack.tools.register import (
 if TYPE_CHECKING:
     from fastmcp.utilities.components import FastMCPComponent
     from fastmcp.utilities.versions import VersionSpec
-
-    from fleet_agentpack.support.errors import AppError
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,10 @@ class DynamicTools(Provider):
 
     def fingerprint(self) -> object:
         """See `Catalogue.fingerprint`."""
-        return self._catalogue().fingerprint()
+        try:
+            return self._catalogue().fingerprint()
+        except (AppError, SettingsError) as error:  # a domain that cannot be opened has no tools
+            return str(error)
 
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
         """None: a dynamic tool never runs as a background task."""
