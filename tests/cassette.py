@@ -38,6 +38,7 @@ class Cassette:
     answers: dict[Key, list[dict[str, Any]]] = field(default_factory=dict)
     requests: list[httpx.Request] = field(default_factory=list)
     unmatched: list[str] = field(default_factory=list)
+    taken: Counter[Key] = field(default_factory=Counter)
 
     @classmethod
     def load(cls, *paths: Path) -> Cassette:
@@ -52,7 +53,6 @@ class Cassette:
     @contextmanager
     def replay(self) -> Iterator[Cassette]:
         """Answer every httpx request from the recordings, and none from the network."""
-        taken: Counter[Key] = Counter()
 
         def answer(request: httpx.Request) -> httpx.Response:
             self.requests.append(request)
@@ -61,8 +61,8 @@ class Cassette:
             if not found:
                 self.unmatched.append(f"{request.method} {request.url} {key[3]}")
                 raise UnmatchedRequest(f"not in the cassette: {self.unmatched[-1]}")
-            taken[key] += 1
-            return _response(found[min(taken[key], len(found)) - 1])
+            self.taken[key] += 1
+            return _response(found[min(self.taken[key], len(found)) - 1])
 
         with respx.mock(assert_all_called=False) as router:
             router.route().mock(side_effect=answer)
@@ -78,6 +78,12 @@ class Cassette:
         self.answers.setdefault(key, []).append(
             {"status": {"code": status}, "headers": {"content-type": [kind]}, "body": text}
         )
+
+    def hold(self, method: str, path: str) -> None:
+        """Let the answer given last to a request be given once more before the next one."""
+        for key in self.taken:
+            if (key[0], key[1]) == (method, _segments(path)):
+                self.taken[key] -= 1
 
     def sent(self, method: str | None = None) -> list[str]:
         """The paths asked for so far, in order, of one method or of all."""

@@ -6,10 +6,20 @@ import os
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A busy machine is no failure.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "PYTHONPATH", "COVERAGE_PROCESS_START")
 KEPT_PREFIXES = ("PYTEST_", "COV_", "HYPOTHESIS_")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--record` makes the fleet's cassettes anew from a live Coder (see docs/fleet.md)."""
+    parser.addoption("--record", action="store_true", help="make the fleet's cassettes anew")
 
 
 @pytest.fixture(autouse=True)

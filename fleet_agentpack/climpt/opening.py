@@ -24,5 +24,5 @@ def open_climpt(
     if execute in (None, "render"):
         return ClimptService(places, Renderer(places))
     if execute == "cli":
-        return ClimptService(places, OriginalCli(places.roots()[0], environ))
+        return ClimptService(places, OriginalCli(places, environ))
     raise ClimptError("Invalid configuration", details='[climpt] execute must be "render" or "cli"')

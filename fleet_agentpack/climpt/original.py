@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 
 from fleet_agentpack.climpt import safety
 from fleet_agentpack.climpt.errors import RenderError
-from fleet_agentpack.climpt.places import NAME
+from fleet_agentpack.climpt.places import NAME, Places
 from fleet_agentpack.climpt.request import Request
 from fleet_agentpack.support import process
 
@@ -17,15 +16,21 @@ PACKAGE = "jsr:@aidevtool/climpt"
 _RUN = ("run", "--allow-read", "--allow-write", "--allow-env", "--allow-run", "--allow-net")
 # The first run downloads the package.
 TIMEOUT_S = 120.0
+# The program may use the network, so it sees no token; LOG_LEVEL would mix its log into the prompt.
+_KEPT = {
+    *("PATH", "HOME", "USER", "LANG", "TMPDIR", "SYSTEMROOT", "USERPROFILE", "APPDATA"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "LOCALAPPDATA", "TEMP"),
+}
+_KEPT_PREFIXES = ("DENO_", "XDG_", "LC_")
 
 
 class OriginalCli:
     """Runs Deno with the published package in the project's folder."""
 
     def __init__(
-        self, cwd: Path, environ: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
+        self, places: Places, environ: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
     ) -> None:
-        self._cwd = cwd
+        self._places = places
         self._environ = environ
         self._timeout_s = timeout_s
 
@@ -43,7 +48,7 @@ class OriginalCli:
         try:
             done = await process.run_async(
                 argv,
-                cwd=self._cwd,
+                cwd=self._places.roots()[0],
                 env=self._environment(with_stdin=bool(stdin)),
                 stdin=stdin,
                 timeout_s=self._timeout_s,
@@ -70,8 +75,11 @@ class OriginalCli:
         return found
 
     def _environment(self, *, with_stdin: bool) -> dict[str, str]:
-        # With LOG_LEVEL=debug the original mixes its log into the prompt.
-        kept = {name: value for name, value in self._environ.items() if name != "LOG_LEVEL"}
+        kept = {
+            name: value
+            for name, value in self._environ.items()
+            if name.upper() in _KEPT or name.upper().startswith(_KEPT_PREFIXES)
+        }
         return kept if with_stdin else {**kept, "BREAKDOWN_SKIP_STDIN": "true"}
 
 

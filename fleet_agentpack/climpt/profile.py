@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from fleet_agentpack.climpt.places import (
 from fleet_agentpack.support import yaml12
 
 MAX_PATTERN = 10_000
+# A repeated group is what lets a short pattern backtrack for ever; lists of names need none.
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Profile:
         pattern = self._text(*keys)
         if pattern is None:
             return
+        if _REPEATED_GROUP.search(pattern):
+            raise RenderError(f"{self._place(keys)} repeats a group, which can take for ever")
         try:
             allowed = re.search(pattern[:MAX_PATTERN], name)
         except re.error as error:
@@ -93,10 +98,8 @@ class Profile:
             raise RenderError(f"{self._place(keys)} is missing")
         if keys != ("working_dir",) and Path(text).is_absolute():
             raise RenderError(f"{self._place(keys)} must be a relative path")
-        try:
+        with refused_as(f"{self._place(keys)}:"):
             return below(root, text)
-        except UnusableFileError as error:
-            raise RenderError(f"{self._place(keys)}: {error}") from error
 
     def _text(self, *keys: str) -> str | None:
         found: Any = self.values
@@ -110,12 +113,19 @@ class Profile:
         return f"{'.'.join(keys)} in {self.source.removesuffix('-app.yml')}-app.yml or -user.yml"
 
 
-def _load(root: Path, path: str) -> Mapping[str, Any] | None:
+@contextmanager
+def refused_as(name: str) -> Iterator[None]:
+    """Say what a file or a path is for when it cannot be used."""
     try:
+        yield
+    except (UnusableFileError, yaml12.YamlError) as error:
+        raise RenderError(f"{name} {error}") from error
+
+
+def _load(root: Path, path: str) -> Mapping[str, Any] | None:
+    with refused_as(f"{path}:"):
         text = read(root, path)
         values = None if text is None else yaml12.load(text)
-    except (UnusableFileError, yaml12.YamlError) as error:
-        raise RenderError(f"{path}: {error}") from error
     if text is not None and values is None:
         return {}
     if not isinstance(values, Mapping | None):

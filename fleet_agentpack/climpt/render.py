@@ -10,8 +10,8 @@ from pathlib import Path
 from fleet_agentpack.climpt import safety
 from fleet_agentpack.climpt.errors import RenderError
 from fleet_agentpack.climpt.options import Options
-from fleet_agentpack.climpt.places import NAME, Places, UnusableFileError, below, read
-from fleet_agentpack.climpt.profile import Profile
+from fleet_agentpack.climpt.places import NAME, Places, below, read
+from fleet_agentpack.climpt.profile import Profile, refused_as
 from fleet_agentpack.climpt.request import Request
 from fleet_agentpack.support import frontmatter
 
@@ -40,9 +40,8 @@ class Renderer:
                 raise RenderError(f"Invalid command name: {name!r}")
         profile = Profile.load(self._places, request.profile)
         profile.check_names(request.c2, request.c3)
-        template = _template(profile, request)
-        text = read(template.parent, template.name) or ""
-        return fill(text, _variables(profile, request, template))
+        folder, template = _template(profile, request)
+        return fill(template, _variables(profile, request, folder))
 
 
 def fill(template: str, variables: Mapping[str, str]) -> str:
@@ -61,17 +60,15 @@ def fill(template: str, variables: Mapping[str, str]) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _template(profile: Profile, request: Request) -> Path:
-    """The template's file: that of the adaptation, else that of the edition alone."""
+def _template(profile: Profile, request: Request) -> tuple[Path, str]:
+    """The template's folder and text: that of the adaptation, else that of the edition alone."""
     folder = _folder(profile, request)
     names = _file_names(request.options)
     for name in names:
-        try:
-            file = below(folder, name)
-        except UnusableFileError as error:
-            raise RenderError(f"Template {name} {error}") from error
-        if file.is_file():
-            return file
+        with refused_as(f"Template {name}:"):
+            text = read(folder, name)
+        if text is not None:
+            return folder, text
     there = sorted(file.name for file in folder.glob("f_*.md"))
     raise RenderError(
         f"Template not found: tried {', '.join(names)} in {_shown(profile, folder)}",
@@ -82,10 +79,8 @@ def _template(profile: Profile, request: Request) -> Path:
 def _folder(profile: Profile, request: Request) -> Path:
     folder = profile.prompt_dir
     for part in ("", request.c2, request.c3):
-        try:
+        with refused_as(f"Prompt directory {part}:"):
             folder = below(folder, part)
-        except UnusableFileError as error:
-            raise RenderError(f"Prompt folder {part} {error}") from error
         if not folder.is_dir():
             wanted = profile.prompt_dir / request.c2 / request.c3 / "f_default.md"
             raise RenderError(
@@ -101,14 +96,14 @@ def _file_names(options: Options) -> list[str]:
     return [*adapted, f"f_{edition}.md"]
 
 
-def _variables(profile: Profile, request: Request, template: Path) -> dict[str, str]:
+def _variables(profile: Profile, request: Request, folder: Path) -> dict[str, str]:
     options = request.options
     found = {
         "input_text": options.stdin.strip() if options.stdin else None,
         "input_text_file": options.file if options.file != "-" else None,
         "destination_path": _destination(profile, options),
         "schema_file": _schema(profile, request),
-        "base_prompt_dir": str(template.parent),
+        "base_prompt_dir": str(folder),
         **{f"uv-{name}": value for name, value in options.variables.items()},
     }
     return {name: value for name, value in found.items() if value}
@@ -118,19 +113,15 @@ def _destination(profile: Profile, options: Options) -> str | None:
     """The absolute path of the destination; the prefix is put before it without a slash."""
     if not options.destination:
         return None
-    try:
+    with refused_as("Destination:"):
         return str(below(profile.working_dir, profile.destination_prefix + options.destination))
-    except UnusableFileError as error:
-        raise RenderError(f"Destination {error}") from error
 
 
 def _schema(profile: Profile, request: Request) -> str | None:
     if profile.schema_dir is None:
         return None
-    try:
+    with refused_as("Schema:"):
         file = below(profile.schema_dir, f"{request.c2}/{request.c3}/base.schema.md")
-    except UnusableFileError:
-        return None
     return str(file) if file.is_file() else None
 
 

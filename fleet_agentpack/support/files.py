@@ -21,7 +21,7 @@ def write_atomic(
     """
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+    temporary = path.with_name(f".{path.name[:25]}.{secrets.token_hex(6)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(temporary, flags, 0o666 if mode is None else mode)
     try:
@@ -68,7 +68,11 @@ def check_relative(name: str) -> PurePosixPath:
 def confined(root: Path, name: str) -> Path:
     """`root/name`, refused when the name or a symbolic link on the way leads out of the root."""
     path = root / check_relative(name)
-    if not path.resolve().is_relative_to(root.resolve()):
+    try:
+        inside = path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError) as error:  # Python 3.11 and 3.12 raise for links in a circle
+        raise EscapeError(f"{name!r} cannot be followed below {root}") from error
+    if not inside:
         raise EscapeError(f"{name!r} leads out of {root}")
     return path
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+KILLED_WITHIN_S = 5.0
+
 
 @dataclass(frozen=True)
 class Completed:
@@ -47,19 +49,24 @@ def run(
 
     Raises `FileNotFoundError` for a missing program, `ProcessTimeoutError` when it is killed.
     """
-    try:
-        done = subprocess.run(
-            [str(part) for part in argv],
-            cwd=cwd,
-            env=None if env is None else dict(env),
-            input=stdin,
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ProcessTimeoutError(f"{argv[0]} did not end within {timeout_s:g} s") from error
-    return Completed(done.returncode, done.stdout, done.stderr)
+    process = subprocess.Popen(
+        [str(part) for part in argv],
+        cwd=cwd,
+        env=None if env is None else dict(env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=timeout_s)
+        except BaseException as error:
+            _kill_group(process.pid)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise _timeout(argv, timeout_s) from error
+            raise
+    return Completed(process.returncode, stdout, stderr)
 
 
 async def run_async(
@@ -83,17 +90,22 @@ async def run_async(
     try:
         async with asyncio.timeout(timeout_s):
             stdout, stderr = await process.communicate(stdin)
-    except TimeoutError as error:
-        raise ProcessTimeoutError(f"{argv[0]} did not end within {timeout_s:g} s") from error
-    finally:
-        if process.returncode is None:
-            _kill_group(process.pid)
-            await asyncio.shield(process.wait())
+    except BaseException as error:
+        _kill_group(process.pid)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), KILLED_WITHIN_S)
+        if isinstance(error, TimeoutError):
+            raise _timeout(argv, timeout_s) from error
+        raise
     return Completed(process.returncode or 0, stdout, stderr)
 
 
+def _timeout(argv: Sequence[str | Path], timeout_s: float) -> ProcessTimeoutError:
+    return ProcessTimeoutError(f"{argv[0]} did not end within {timeout_s:g} s")
+
+
 def _kill_group(pid: int) -> None:
-    """Kill a child that leads its own group, with everything it started."""
+    """Kill a child that leads its own group, with what it started and what holds its pipes open."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.name == "nt":  # pragma: no cover - no process groups there
             os.kill(pid, signal.SIGTERM)

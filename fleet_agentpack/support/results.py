@@ -32,11 +32,11 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {
-            _clean(str(key)): jsonable(item) for key, item in value.items() if item is not UNKNOWN
-        }
-    if isinstance(value, list | tuple | set | frozenset):
-        return [jsonable(item) for item in value]
+        return {_key(key): jsonable(item) for key, item in value.items() if item is not UNKNOWN}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value if item is not UNKNOWN]
+    if isinstance(value, set | frozenset):
+        return sorted((jsonable(item) for item in value if item is not UNKNOWN), key=to_text)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: jsonable(getattr(value, field.name))
@@ -53,6 +53,10 @@ def jsonable(value: Any) -> Any:
 def to_text(value: Any) -> str:
     """Compact JSON text of jsonable data."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _key(key: Any) -> str:
+    return _clean(str(key.value if isinstance(key, enum.Enum) else key))
 
 
 def _clean(text: str) -> str:

@@ -18,7 +18,8 @@ _CODES = {
     "cyan": "36",
 }
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control characters, and those that turn the direction or break the line of the text around them.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Paint:
@@ -43,20 +44,27 @@ class Paint:
 
 def printable(text: str) -> str:
     """Text from outside with its control characters made visible."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def width_of(text: str) -> int:
     """How many columns a text takes on a terminal."""
     plain = _ESCAPE.sub("", text)
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in plain)
+    return len(plain) if plain.isascii() else sum(map(_columns, plain))
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint) -> str:
-    """Aligned columns under bold headers; the last column is not padded."""
+    """Aligned columns under bold headers, each row on one line; the last column is not padded."""
+    rows = [[" ".join(cell.split()) for cell in row] for row in rows]
     widths = [max(width_of(row[i]) for row in [headers, *rows]) for i in range(len(headers))]
     lines = [[paint(header, "bold") for header in headers], *rows]
     return "\n".join(
         "  ".join(cell + " " * (widths[i] - width_of(cell)) for i, cell in enumerate(line)).rstrip()
         for line in lines
     )
+
+
+def _columns(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -36,7 +36,8 @@ _HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _INFINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z")
 _NAN = re.compile(r"\.(?:nan|NaN|NAN)\Z")
-_MAX_DIGITS = 4000  # below Python's own limit for int(), which would raise
+_COMPACT = re.compile(r"(?:[-?:][ \t]+){4}")  # several levels opened on one line
+_MAX_DIGITS = 3500  # whatever the base, Python can still write the number in decimal
 
 
 class YamlError(ValueError):
@@ -80,11 +81,29 @@ def dump(data: Any) -> str:
     return str(text)
 
 
+def compose(text: str) -> Any:
+    """The node tree of one document, with every scalar's own text. Raises `YamlError`."""
+    return _compose(text)
+
+
+def is_plain(node: Any) -> bool:
+    """Whether a node is an unquoted scalar."""
+    return isinstance(node, yaml.ScalarNode) and node.tag == _PLAIN_TAG
+
+
+def value_of(node: Any) -> Any:
+    """The data of a composed node. Raises `YamlError`."""
+    return _Builder(None).build(node)
+
+
 def _compose(text: str) -> Any:
     try:
         if _may_nest_deeply(text):
             _check_depth(text)
         return yaml.compose(text, Loader=_Loader)
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        raise YamlError("a lone surrogate is not a character", line) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or "not valid YAML"
@@ -97,7 +116,7 @@ def _compose(text: str) -> Any:
 def _may_nest_deeply(text: str) -> bool:
     """Whether the text could overflow the parser's recursion; cheap, and true too often."""
     flow = text.count("[") + text.count("{")
-    return len(text) > 20_000 or flow > MAX_DEPTH or "- - - -" in text or "? ? ?" in text
+    return len(text) > 20_000 or flow > MAX_DEPTH or _COMPACT.search(text) is not None
 
 
 def _check_depth(text: str) -> None:
@@ -172,8 +191,10 @@ def _plain(text: str) -> Any:
         return None
     if _BOOL.match(text):
         return text[0] in "tT"
+    if len(text) > _MAX_DIGITS:
+        return text
     if _INT.match(text):
-        return int(text) if len(text) < _MAX_DIGITS else text
+        return int(text)
     if _OCTAL.match(text):
         return int(text[2:], 8)
     if _HEX.match(text):

@@ -1,0 +1,233 @@
+"""The cache directory: registry manifests with a lifetime, downloads by checksum, nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
+from fleet_agentpack.forge.places import Places
+from fleet_agentpack.support.files import write_atomic
+
+SECONDS_PER_DAY = 86_400
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@dataclass(frozen=True)
+class CachedManifest:
+    """A registry's answer and when it was fetched."""
+
+    url: str
+    manifest: Any
+    fetched_at: float  # seconds since the epoch
+    ttl_s: float
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether its lifetime is not over."""
+        return 0 <= now - self.fetched_at < self.ttl_s
+
+
+@dataclass(frozen=True)
+class _Entry:
+    path: Path
+    size: int
+    time: float
+
+
+class Cache:
+    """Reads, writes, counts and clears what is below one directory."""
+
+    def __init__(
+        self, directory: Path, places: Places, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.directory = directory
+        self._places = places
+        self._clock = clock
+
+    def manifest(self, name: str, url: str) -> CachedManifest | None:
+        """What is kept for a registry, fresh or not; None for another URL or a broken file."""
+        try:
+            entry = read_mapping(self._manifest_path(name), MAX_MANIFEST_BYTES)
+            fetched_at, ttl = float(entry["fetched_at"]) / 1000, float(entry["ttl"])
+        except (FileNotFoundError, UnparsableError, KeyError, TypeError, ValueError):
+            return None
+        if entry.get("url") != url or "manifest" not in entry:
+            return None
+        return CachedManifest(url, entry["manifest"], fetched_at, ttl)
+
+    def keep_manifest(self, name: str, url: str, manifest: Any, ttl_s: float) -> None:
+        """Remember a registry's answer; a cache that cannot be written is done without."""
+        entry = {
+            "url": url,
+            "manifest": manifest,
+            "fetched_at": int(self._clock() * 1000),
+            "ttl": ttl_s,
+        }
+        self._write(self._manifest_path(name), json.dumps(entry, indent=2).encode())
+
+    def download(self, digest: str) -> bytes | None:
+        """A kept download by its SHA-256, not yet verified."""
+        try:
+            return self._download_path(digest).read_bytes()
+        except OSError:
+            return None
+
+    def keep_download(self, digest: str, content: bytes) -> None:
+        """Remember a verified download."""
+        self._write(self._download_path(digest), content)
+
+    def now(self) -> float:
+        """The time by which lifetimes are judged."""
+        return self._clock()
+
+    def stats(self) -> dict[str, Any]:
+        """Counts, sizes and ages, as the seed writes them."""
+        manifests, downloads = self._entries("manifests"), self._entries("downloads")
+        times = sorted(entry.time for entry in manifests)
+        return {
+            "manifests": {
+                "count": len(manifests),
+                "size": _readable(manifests),
+                "oldestEntry": _iso(times[0]) if times else "",
+                "newestEntry": _iso(times[-1]) if times else "",
+            },
+            "downloads": {"count": len(downloads), "size": _readable(downloads)},
+            "totalSize": _readable([*manifests, *downloads]),
+            "location": self._places.shown(self.directory),
+        }
+
+    def clear(self, kind: str = "all", older_than_days: float | None = None) -> dict[str, Any]:
+        """Remove entries, all or those older than some days, and say what went.
+
+        Raises `ForgeError` when the directory is not one that can be a cache, or a file stays.
+        """
+        self._refuse_shared_directory()
+        oldest = None
+        if older_than_days is not None:
+            oldest = self._clock() - older_than_days * SECONDS_PER_DAY
+        removed: dict[str, list[_Entry]] = {"manifests": [], "downloads": []}
+        for each in removed:
+            if kind in (each, "all"):
+                removed[each] = self._remove(each, oldest)
+        return {
+            "success": True,
+            "cleared": {
+                "manifests": len(removed["manifests"]),
+                "downloads": len(removed["downloads"]),
+                "totalSize": _readable([*removed["manifests"], *removed["downloads"]]),
+            },
+        }
+
+    def _remove(self, kind: str, oldest: float | None) -> list[_Entry]:
+        removed: list[_Entry] = []
+        for entry in self._entries(kind):
+            if oldest is not None and entry.time >= oldest:
+                continue
+            try:
+                entry.path.unlink(missing_ok=True)
+            except OSError as error:
+                raise ForgeError.denied(
+                    f"cannot remove {entry.path}: {error.strerror}; "
+                    f"{len(removed)} other entries were removed",
+                    "Check the permissions of the cache directory",
+                    path=str(entry.path),
+                ) from error
+            removed.append(entry)
+        for directory in sorted(_directories(self.directory / kind), reverse=True):
+            with suppress(OSError):
+                directory.rmdir()
+        return removed
+
+    def _refuse_shared_directory(self) -> None:
+        """A home or a project has a `downloads` of its own, which is not ours to clear."""
+        own = Path(os.path.realpath(self.directory))
+        for shared in (self._places.home, self._places.cwd):
+            if Path(os.path.realpath(shared)).is_relative_to(own):
+                raise ForgeError(
+                    "CONFIG_ERROR",
+                    f"{self.directory} holds more than a cache; nothing was cleared",
+                    details={"directory": str(self.directory)},
+                    suggestions=["Set FRACTARY_CACHE_DIR to a directory of its own"],
+                )
+
+    def _entries(self, kind: str) -> list[_Entry]:
+        entries = []
+        for path in _files(self.directory / kind):
+            try:
+                status = path.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            when = _fetched_at(path) if kind == "manifests" else None
+            entries.append(_Entry(path, status.st_size, when or status.st_mtime))
+        return entries
+
+    def _manifest_path(self, name: str) -> Path:
+        return self.directory / "manifests" / f"{_UNSAFE.sub('_', name)[:100]}.json"
+
+    def _download_path(self, digest: str) -> Path:
+        return self.directory / "downloads" / _UNSAFE.sub("_", digest)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        with suppress(OSError):
+            if not path.parent.is_symlink():
+                write_atomic(path, content)
+
+
+def readable_size(size: int) -> str:
+    """A size for people: `0 Bytes`, `1.5 KB`."""
+    value, units = float(size), ["Bytes", "KB", "MB", "GB", "TB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.2f}".rstrip("0").rstrip(".") + f" {units[0]}"
+
+
+def _readable(entries: list[_Entry]) -> str:
+    return readable_size(sum(entry.size for entry in entries))
+
+
+def _iso(timestamp: float) -> str:
+    moment = datetime.fromtimestamp(timestamp, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _fetched_at(path: Path) -> float | None:
+    try:
+        value = read_mapping(path, MAX_MANIFEST_BYTES).get("fetched_at")
+        seconds = float(value) / 1000 if isinstance(value, int | float) else None
+        return seconds if seconds and 0 < seconds < 1e11 else None
+    except (FileNotFoundError, UnparsableError):
+        return None
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for folder, entries in _walk(directory):
+        yield from (folder / each.name for each in entries if each.is_file(follow_symlinks=False))
+
+
+def _directories(directory: Path) -> Iterator[Path]:
+    yield from (folder for folder, _ in _walk(directory) if folder != directory)
+
+
+def _walk(directory: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
+    """A directory and those below it; symbolic links are neither followed nor counted."""
+    pending = [] if directory.is_symlink() else [directory]
+    while pending:
+        folder = pending.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        pending += [folder / each.name for each in entries if each.is_dir(follow_symlinks=False)]
+        yield folder, entries

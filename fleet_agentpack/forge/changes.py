@@ -1,0 +1,131 @@
+"""Differences between two definitions, and what three of them add up to."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fleet_agentpack.support import yaml12
+
+Path = tuple[str | int, ...]
+
+# What always differs between a fork and its upstream says nothing about either.
+NOT_COMPARED = ("name", "fork_of", "fork")
+
+
+class _Missing(enum.Enum):
+    MISSING = "missing"
+
+
+MISSING: Final = _Missing.MISSING
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A value to put at a path, or `MISSING` to take it away."""
+
+    path: Path
+    value: Any
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A path that both sides changed, each in its own way."""
+
+    path: Path
+    base: Any
+    local: Any
+    upstream: Any
+
+    def shown(self) -> dict[str, Any]:
+        """The conflict for a reader; a missing side is null."""
+        sides = {"base": self.base, "local": self.local, "upstream": self.upstream}
+        plain = {side: None if value is MISSING else value for side, value in sides.items()}
+        return {"path": dotted(self.path), **plain}
+
+
+def compared(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a definition that a comparison looks at."""
+    return {key: value for key, value in data.items() if key not in NOT_COMPARED}
+
+
+def differences(upstream: Mapping[str, Any], local: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every leaf that differs, upstream's order first; `added` means only the fork has it."""
+    theirs, ours = dict(_leaves(upstream)), dict(_leaves(local))
+    found = []
+    for path in dict.fromkeys([*theirs, *ours]):
+        before, after = theirs.get(path, MISSING), ours.get(path, MISSING)
+        if same(before, after):
+            continue
+        kind = "added" if before is MISSING else "removed" if after is MISSING else "modified"
+        found.append(
+            {
+                "field": dotted(path),
+                "local": None if after is MISSING else after,
+                "upstream": None if before is MISSING else before,
+                "changeType": kind,
+            }
+        )
+    return found
+
+
+def unified(upstream: Mapping[str, Any], local: Mapping[str, Any], labels: tuple[str, str]) -> str:
+    """The same as a unified diff of canonical YAML."""
+    before, after = _canonical(upstream), _canonical(local)
+    return "".join(difflib.unified_diff(before, after, *labels))
+
+
+def three_way(base: Any, local: Any, upstream: Any, path: Path = ()) -> list[Edit | Conflict]:
+    """What has to happen to `local` so that it also has upstream's changes since `base`.
+
+    Lists count as one value: half of each would be neither.
+    """
+    if same(local, upstream) or same(upstream, base):
+        return []
+    if isinstance(local, dict) and isinstance(upstream, dict):
+        known = base if isinstance(base, dict) else {}
+        results: list[Edit | Conflict] = []
+        for key in dict.fromkeys([*known, *local, *upstream]):
+            before, ours, theirs = (side.get(key, MISSING) for side in (known, local, upstream))
+            results += three_way(before, ours, theirs, (*path, key))
+        return results
+    if same(local, base):
+        return [Edit(path, upstream)]
+    return [Conflict(path, base, local, upstream)]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality that tells `1` from `true` and `1.0`."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float) and one != one:
+        return other != other
+    return type(one) is type(other) and bool(one == other)
+
+
+def dotted(path: Path) -> str:
+    """A path as text."""
+    return ".".join(str(part) for part in path)
+
+
+def _leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and (value or not path):
+        return [leaf for key, item in value.items() for leaf in _leaves(item, (*path, str(key)))]
+    if isinstance(value, list) and value:
+        return [leaf for index, item in enumerate(value) for leaf in _leaves(item, (*path, index))]
+    return [(path, value)]
+
+
+def _canonical(data: Mapping[str, Any]) -> list[str]:
+    return yaml12.dump(_sorted(data)).splitlines(keepends=True)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _sorted(value[key]) for key in sorted(value, key=str)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,258 @@
+"""The configuration as it counts: every file merged, nearest first, over the defaults."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.forge.config_files import Layer, candidates, read_layer
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.masking import is_secret_name, masked
+from fleet_agentpack.forge.places import Places
+
+DEFAULT_TTL_S = 3600
+STOCKYARD_URL = "https://stockyard.fractary.dev"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A place that plugins, or definitions, can be fetched from."""
+
+    name: str
+    url: str
+    priority: float
+    kind: str = "manifest"
+    enabled: bool = True
+    cache_ttl_s: float = DEFAULT_TTL_S
+    auth_type: str = "bearer"
+    token_env: str | None = None
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Merged values with the files they come from."""
+
+    places: Places
+    chosen: dict[str, Any]  # what files and variables say
+    values: dict[str, Any]  # the same over the defaults
+    sources: tuple[Path, ...]
+    warnings: tuple[str, ...] = ()
+    problem: ForgeError | None = None  # a file that could not be read
+    registries: tuple[Registry, ...] = field(default=())  # in the order in which they are asked
+
+    @property
+    def cache_directory(self) -> Path:
+        """Where manifests and downloads are kept."""
+        return self.places.expanded(self.values["cache"]["directory"])
+
+    @property
+    def global_root(self) -> Path:
+        """Where definitions for all projects are."""
+        given = self._setting("registry", "global", "path")
+        if not given:
+            return self.places.user / "registry"
+        path = Path(given[2:] if given.startswith("~/") else given)
+        return self.places.home / path
+
+    def local_root(self, kind: str) -> Path:
+        """Where the project's own agents or tools are."""
+        given = self._setting("registry", "local", f"{kind}s_path")
+        return self.places.expanded(given) if given else self.places.project / f"{kind}s"
+
+    def tier_enabled(self, tier: str) -> bool:
+        """Whether definitions are looked for in a tier."""
+        return bool(self.values["resolution"][tier])
+
+    @property
+    def stockyard(self) -> Registry:
+        """The stockyard that is asked when its tier is enabled."""
+        for registry in self.registries:
+            if registry.kind == "stockyard" and registry.enabled:
+                return registry
+        url = self._setting("registry", "stockyard", "url") or STOCKYARD_URL
+        token_env = self._setting("registry", "stockyard", "token_env")
+        ttl = self.values["cache"]["ttl"]
+        return Registry("stockyard", url, 1, "stockyard", cache_ttl_s=ttl, token_env=token_env)
+
+    @property
+    def manifest_registries(self) -> list[Registry]:
+        """The enabled registries that list plugins."""
+        return [each for each in self.registries if each.enabled and each.kind == "manifest"]
+
+    @property
+    def verify_checksums(self) -> bool:
+        """Whether a wrong checksum is an error rather than a warning."""
+        return self._setting("install", "verify_checksums") is not False
+
+    @property
+    def default_scope(self) -> str:
+        """Where plugins are installed unless told."""
+        return str(self._setting("install", "default_scope") or "global")
+
+    @property
+    def auto_install_dependencies(self) -> bool:
+        """Whether installing a plugin also installs those it needs."""
+        return self._setting("install", "auto_install_dependencies") is not False
+
+    def shown(self, *, include_defaults: bool = True) -> dict[str, Any]:
+        """The values for a reader, without secrets."""
+        values = self.values if include_defaults else self.chosen
+        frame = {key: values.get(key, empty) for key, empty in _FRAME.items()}
+        environ = self.places.environ
+        named = {value for name, value in environ.items() if is_secret_name(name)}
+        referred = {environ.get(registry.token_env or "", "") for registry in self.registries}
+        result: dict[str, Any] = masked({**frame, **values}, named | referred)
+        return result
+
+    def _setting(self, *names: str) -> Any:
+        found: Any = self.values
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+
+_FRAME: dict[str, Any] = {"registries": [], "cache": {}, "resolution": {}}
+
+
+class ConfigReader:
+    """Reads the configuration anew whenever one of its files has changed."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._lock = threading.Lock()
+        self._seen: object = None
+        self._configuration: Configuration | None = None
+
+    def load(self) -> Configuration:
+        """The configuration now; a file that cannot be read is its `problem`.
+
+        Raises `ForgeError` when FRACTARY_CONFIG names a file that is not there.
+        """
+        paths = candidates(self._places)
+        with self._lock:
+            signature = [_signature(path) for path in paths]
+            if self._configuration is None or signature != self._seen:
+                self._configuration = _read(paths, self._places)
+                self._seen = signature
+            return self._configuration
+
+    def strict(self) -> Configuration:
+        """The configuration, or the error of the first file that cannot be read."""
+        configuration = self.load()
+        if configuration.problem:
+            raise configuration.problem
+        return configuration
+
+
+def look_up(values: Any, key: str) -> tuple[Any, bool]:
+    """The value at a dotted path and whether it is there; a number is an index into a list."""
+    for part in key.replace("[", ".").replace("]", "").split("."):
+        if isinstance(values, dict) and part in values:
+            values = values[part]
+        elif isinstance(values, list) and part.isascii() and part.isdigit():
+            if len(part) > 9 or int(part) >= len(values):
+                return None, False
+            values = values[int(part)]
+        else:
+            return None, False
+    return values, True
+
+
+def _signature(path: Path) -> object:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _read(paths: list[Path], places: Places) -> Configuration:
+    layers = [layer for path in paths if (layer := read_layer(path, places))]
+    if places.environ.get("FRACTARY_CONFIG") and not layers:
+        raise ForgeError.config(paths[0], "FRACTARY_CONFIG names this file, which does not exist")
+    chosen: dict[str, Any] = {}
+    cache_directory = places.environ.get("FRACTARY_CACHE_DIR")
+    if cache_directory:
+        chosen["cache"] = {"directory": cache_directory}
+    sources = tuple(layer.path for layer in layers if _fill(chosen, layer.values))
+    if "registries" in chosen:
+        chosen["registries"].sort(key=lambda entry: entry["priority"])
+    values = _with_defaults(chosen, places)
+    return Configuration(
+        places=places,
+        chosen=chosen,
+        values=values,
+        sources=sources,
+        warnings=tuple(_warnings(layers)),
+        problem=next((layer.problem for layer in layers if layer.problem), None),
+        registries=tuple(_registry(entry, values) for entry in values["registries"]),
+    )
+
+
+def _warnings(layers: list[Layer]) -> list[str]:
+    broken = [f"{layer.problem} (the file is left out)" for layer in layers if layer.problem]
+    return [*broken, *(warning for layer in layers for warning in layer.warnings)]
+
+
+def _fill(target: dict[str, Any], values: dict[str, Any]) -> bool:
+    """Add what a farther file says where a nearer one is silent; true when anything was added."""
+    added = False
+    for key, value in values.items():
+        if key == "registries":
+            added |= _add_registries(target.setdefault(key, []), value)
+        elif key not in target:
+            target[key] = _fresh(value)
+            added = True
+        elif isinstance(target[key], dict) and isinstance(value, dict):
+            added |= _fill(target[key], value)
+    return added
+
+
+def _add_registries(target: list[dict[str, Any]], entries: list[dict[str, Any]]) -> bool:
+    names = {entry["name"] for entry in target}
+    added = False
+    for entry in entries:
+        if entry["name"] not in names:
+            target.append(dict(entry))
+            names.add(entry["name"])
+            added = True
+    return added
+
+
+def _fresh(value: Any) -> Any:
+    """A copy that later layers may be filled into."""
+    return {key: _fresh(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _with_defaults(chosen: dict[str, Any], places: Places) -> dict[str, Any]:
+    values: dict[str, Any] = _fresh(chosen)
+    values["registries"] = [dict(entry) for entry in chosen.get("registries", [])]
+    has_stockyard = any(
+        entry.get("type") == "stockyard" and entry.get("enabled", True)
+        for entry in values["registries"]
+    )
+    _fill(
+        values,
+        {
+            "cache": {"directory": str(places.user / "cache"), "ttl": DEFAULT_TTL_S},
+            "resolution": {"local": True, "global": True, "stockyard": has_stockyard},
+        },
+    )
+    return values
+
+
+def _registry(entry: dict[str, Any], values: dict[str, Any]) -> Registry:
+    auth = entry.get("auth") or {}
+    token_env = auth.get("token_env")
+    return Registry(
+        name=entry["name"],
+        url=entry["url"],
+        priority=entry["priority"],
+        kind=entry.get("type", "manifest"),
+        enabled=entry.get("enabled", True),
+        cache_ttl_s=entry.get("cache_ttl", values["cache"]["ttl"]),
+        auth_type=str(auth.get("type", "bearer")),
+        token_env=token_env if isinstance(token_env, str) else None,
+    )

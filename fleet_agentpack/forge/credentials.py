@@ -1,0 +1,220 @@
+"""Tokens for registries: from variables, the keyring, or a file only its owner can read."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from fleet_agentpack.forge.config import Registry
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
+from fleet_agentpack.forge.places import Places, refuse_unwritable
+from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.support.locks import file_lock
+from fleet_agentpack.support.secret import Secret
+
+SERVICE = "fractary-forge"
+STOCKYARD_VARIABLES = ("STOCKYARD_TOKEN", "FRACTARY_TOKEN")
+DEFAULT_VARIABLE = "FRACTARY_REGISTRY_TOKEN"
+
+
+class Vault(Protocol):
+    """Where the system keeps secrets."""
+
+    def get(self, account: str) -> str | None:
+        """A kept secret."""
+
+    def put(self, account: str, secret: str) -> bool:
+        """Keep a secret; false when this system has no such place."""
+
+    def remove(self, account: str) -> None:
+        """Forget a secret."""
+
+
+class Keyring:
+    """The system's keyring through the `keyring` package, where both are there."""
+
+    def get(self, account: str) -> str | None:
+        """See `Vault.get`."""
+        backend = self._backend()
+        if backend is None:
+            return None
+        try:
+            found: str | None = backend.get_password(SERVICE, account)
+        except Exception:  # noqa: BLE001 - a locked keyring is as good as none
+            return None
+        return found
+
+    def put(self, account: str, secret: str) -> bool:
+        """See `Vault.put`."""
+        backend = self._backend()
+        if backend is None:
+            return False
+        try:
+            backend.set_password(SERVICE, account, secret)
+        except Exception:  # noqa: BLE001 - backends fail in ways of their own; the file is next
+            return False
+        return True
+
+    def remove(self, account: str) -> None:
+        """See `Vault.remove`."""
+        backend = self._backend()
+        if backend is not None:
+            with suppress(Exception):
+                backend.delete_password(SERVICE, account)
+
+    @staticmethod
+    def _backend() -> Any:
+        try:
+            import keyring
+            from keyring.backends import fail
+
+            backend = keyring.get_keyring()
+        except Exception:  # noqa: BLE001 - not installed, or it cannot start here
+            return None
+        return None if isinstance(backend, fail.Keyring) or backend.priority < 1 else backend
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The logins of this user and the tokens in the environment."""
+
+    places: Places
+    vault: Vault
+
+    @property
+    def path(self) -> Path:
+        """The file of logins, shared with the original program."""
+        return self.places.user / "auth/credentials.json"
+
+    def is_authenticated(self, registry: Registry) -> bool:
+        """Whether requests to a registry would carry a credential; asks no keyring."""
+        return bool(self._from_environment(registry)) or self._is_valid(self._login(registry.name))
+
+    def headers(self, registry: Registry, url: str) -> dict[str, str]:
+        """The headers that authorise a request; none for a foreign or an unprotected URL."""
+        if not is_same_origin(registry.url, url) or not _is_protected(url):
+            return {}
+        token = self._from_environment(registry)
+        login = self._login(registry.name)
+        if token is None and self._is_valid(login):
+            if login.get("type") == "basic":
+                pair = f"{login.get('username')}:{login.get('password')}".encode()
+                return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+            kept = self.vault.get(registry.name) if login.get("keyring") else login.get("token")
+            token = Secret(kept) if kept else None
+        if token is None:
+            return {}
+        if registry.auth_type == "apikey":
+            return {"X-API-Key": token.reveal()}
+        return {"Authorization": f"Bearer {token.reveal()}"}
+
+    def store(self, name: str, token: Secret, now: datetime) -> str:
+        """Log in to a registry; says where the token is kept: `keyring` or the file's path."""
+        stamp = now.isoformat().replace("+00:00", "Z")
+        login: dict[str, Any] = {"type": "token", "authenticated_at": stamp}
+        in_keyring = self.vault.put(name, token.reveal())
+        login |= {"keyring": True} if in_keyring else {"token": token.reveal()}
+        self._edit(name, login, stamp)
+        return "keyring" if in_keyring else str(self.path)
+
+    def forget(self, name: str, now: datetime) -> bool:
+        """Log out; false when there was no login."""
+        known = bool(self._login(name))
+        if known:
+            self.vault.remove(name)
+            self._edit(name, None, now.isoformat().replace("+00:00", "Z"))
+        return known
+
+    def _from_environment(self, registry: Registry) -> Secret | None:
+        """A token meant for this registry, else, unless somebody logged in, one for any."""
+        environ, is_stockyard = self.places.environ, registry.kind == "stockyard"
+        if registry.token_env and environ.get(registry.token_env):
+            return Secret(environ[registry.token_env])
+        if self._is_valid(self._login(registry.name)):
+            return None
+        for name in (*(STOCKYARD_VARIABLES if is_stockyard else ()), DEFAULT_VARIABLE):
+            if environ.get(name):
+                return Secret(environ[name])
+        return self._stockyard_file() if is_stockyard else None
+
+    def _stockyard_file(self) -> Secret | None:
+        try:
+            section = read_mapping(self.places.user / "config/forge.json").get("stockyard")
+        except (FileNotFoundError, UnparsableError):
+            return None
+        token = section.get("token") if isinstance(section, Mapping) else None
+        return Secret(token) if isinstance(token, str) and token else None
+
+    def _login(self, name: str) -> Mapping[str, Any]:
+        try:
+            registries = read_mapping(self.path).get("registries")
+        except (FileNotFoundError, UnparsableError):
+            return {}
+        login = registries.get(name) if isinstance(registries, Mapping) else None
+        return login if isinstance(login, Mapping) else {}
+
+    def _is_valid(self, login: Mapping[str, Any]) -> bool:
+        if not login or _is_past(login.get("expires_at")):
+            return False
+        if login.get("type") == "basic":
+            return bool(login.get("username") and login.get("password"))
+        return bool(login.get("token") or login.get("keyring"))
+
+    def _edit(self, name: str, login: Mapping[str, Any] | None, stamp: str) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with file_lock(self.path.with_name(".credentials.lock")):
+                data = self._file(stamp)
+                logins = data.setdefault("registries", {})
+                logins.pop(name, None)
+                if login is not None:
+                    logins[name] = dict(login)
+                data["updated_at"] = stamp
+                write_atomic(self.path, json.dumps(data, indent=2) + "\n", mode=0o600, durable=True)
+        except OSError as error:
+            raise refuse_unwritable(self.path, error) from error
+
+    def _file(self, stamp: str) -> dict[str, Any]:
+        try:
+            data = read_mapping(self.path)
+        except FileNotFoundError:
+            return {"version": "1.0.0", "created_at": stamp, "registries": {}}
+        except UnparsableError as error:
+            raise ForgeError.config(self.path, str(error)) from error
+        if not isinstance(data.get("registries", {}), dict):
+            raise ForgeError.config(self.path, "registries must be an object")
+        return data
+
+
+def is_same_origin(one: str, other: str) -> bool:
+    """Whether two URLs lead to the same server."""
+    first, second = urlsplit(one), urlsplit(other)
+    return (first.scheme, first.hostname, first.port) == (
+        second.scheme,
+        second.hostname,
+        second.port,
+    )
+
+
+def _is_protected(url: str) -> bool:
+    """A token goes over TLS, or stays on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
+
+
+def _is_past(stamp: Any) -> bool:
+    if not isinstance(stamp, str) or not stamp:
+        return False
+    try:
+        moment = datetime.fromisoformat(stamp)
+    except ValueError:
+        return True
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) <= datetime.now(UTC)

@@ -1,0 +1,67 @@
+"""Changes single fields of a definition file and keeps everything else, comments included."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.forge.changes import MISSING, Edit
+from fleet_agentpack.forge.definitions import BODY_FIELD, MAX_DEFINITION_BYTES, Kind
+from fleet_agentpack.forge.places import read_text
+from fleet_agentpack.support import frontmatter
+
+
+def edited(path: Path, kind: Kind, edits: Sequence[Edit]) -> str:
+    """The text of a definition file after some edits; the file itself is not touched."""
+    text = read_text(path, MAX_DEFINITION_BYTES)
+    if path.suffix != ".md":
+        return _edited_yaml(text, edits)
+    document = frontmatter.split(text)
+    body, field = document.body, (BODY_FIELD[kind],)
+    for edit in edits:
+        if edit.path == field:
+            body = "" if edit.value is MISSING else f"{edit.value}\n"
+    header = _edited_yaml(document.header or "", [each for each in edits if each.path != field])
+    return f"---\n{header}---\n{body}"
+
+
+def _edited_yaml(text: str, edits: Sequence[Edit]) -> str:
+    if not edits:
+        return text
+    from ruamel.yaml import YAML
+    from ruamel.yaml.comments import CommentedMap
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    data = yaml.load(text)
+    if data is None:
+        data = CommentedMap()
+    for edit in edits:
+        _apply(data, edit)
+    stream = io.StringIO()
+    yaml.dump(data, stream)
+    return stream.getvalue()
+
+
+def _apply(data: Any, edit: Edit) -> None:
+    *parents, last = edit.path
+    for part in parents:
+        if not isinstance(data.get(part), dict):
+            data[part] = {}
+        data = data[part]
+    if edit.value is MISSING:
+        data.pop(last, None)
+    else:
+        data[last] = _styled(edit.value)
+
+
+def _styled(value: Any) -> Any:
+    """Long text in block style, as a person would write it."""
+    if isinstance(value, str) and "\n" in value:
+        from ruamel.yaml.scalarstring import LiteralScalarString
+
+        return LiteralScalarString(value)
+    return value

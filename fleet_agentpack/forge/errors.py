@@ -1,0 +1,173 @@
+"""ForgeError: the seed's error payload with a code, details and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from fleet_agentpack.support.errors import AppError, Problem
+
+Code = Literal[
+    "PLUGIN_NOT_FOUND",
+    "AGENT_NOT_FOUND",
+    "TOOL_NOT_FOUND",
+    "VALIDATION_ERROR",
+    "PERMISSION_DENIED",
+    "NETWORK_ERROR",
+    "AUTH_REQUIRED",
+    "AUTH_FAILED",
+    "CONFIG_ERROR",
+    "INTEGRITY_ERROR",
+    "DEPENDENCY_ERROR",
+    "CONFLICT_ERROR",
+    "INTERNAL_ERROR",  # not in the seed: a fault of ours has no other name
+]
+
+ADD_REGISTRY = "Add a registry: fleet-agentpack forge registry add NAME URL"
+
+
+class ForgeError(AppError):
+    """An expected failure of a forge query or command."""
+
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        suggestions: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = dict(details or {})
+        self.suggestions = list(suggestions)
+
+    def payload(self) -> dict[str, Any]:
+        """The error as the seed writes it."""
+        return {
+            "error": True,
+            "code": self.code,
+            "message": str(self),
+            "details": self.details,
+            "suggestions": self.suggestions,
+        }
+
+    @classmethod
+    def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> ForgeError:
+        """A call whose arguments do not fit the tool's schema."""
+        return cls(
+            "VALIDATION_ERROR",
+            f"{tool}: " + "; ".join(str(problem) for problem in problems),
+            details={
+                "tool": tool,
+                "problems": [
+                    {"field": problem.field, "message": problem.message} for problem in problems
+                ],
+            },
+            suggestions=[f"Check the arguments against the input schema of {tool}"],
+        )
+
+    @classmethod
+    def unexpected(cls, tool: str) -> ForgeError:
+        """A fault of ours."""
+        return cls(
+            "INTERNAL_ERROR",
+            f"{tool} failed unexpectedly; the server's log has the trace",
+            details={"tool": tool},
+            suggestions=["Try again; if it stays, report it with the server's log"],
+        )
+
+    @classmethod
+    def invalid(cls, message: str, *suggestions: str, **details: Any) -> ForgeError:
+        """An argument that fits the schema and still cannot be used."""
+        return cls("VALIDATION_ERROR", message, details=details, suggestions=suggestions)
+
+    @classmethod
+    def definition_missing(
+        cls, kind: str, name: str, *, searched: Sequence[str], **details: Any
+    ) -> ForgeError:
+        """No definition of that name in any tier that was searched."""
+        similar = details.get("similar") or []
+        versions = details.get("availableVersions")
+        what = f"No {kind} {name!r}"
+        if versions:
+            what = f"{kind.capitalize()} {name!r} has no version {details['version']!r}"
+        hint = [f"Did you mean {', '.join(similar)}?"] if similar else []
+        return cls(
+            "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
+            f"{what} in {', '.join(searched) or 'any source: all of them are switched off'}",
+            details={"name": name, **details, "searched": list(searched)},
+            suggestions=[*hint, f"List what there is: fractary_forge_{kind}_list"],
+        )
+
+    @classmethod
+    def plugin_missing(
+        cls,
+        name: str,
+        *,
+        searched: Sequence[str],
+        installed_only: bool = False,
+        versions: Sequence[str] = (),
+    ) -> ForgeError:
+        """No plugin of that name or version, installed or in a registry."""
+        details = {"availableVersions": list(versions)} if versions else {}
+        where = "installed" if installed_only else "found in any registry"
+        suggestions = ["Check plugin name spelling"]
+        if installed_only:
+            suggestions.append("Ask the registries: fractary_forge_plugin_info with remote: true")
+        suggestions.append("Find plugins: fractary_forge_plugin_search")
+        if not searched and not installed_only:
+            suggestions.append(ADD_REGISTRY)
+        else:
+            suggestions.append("See the registries: fractary_forge_config_registry_list")
+        return cls(
+            "PLUGIN_NOT_FOUND",
+            f"Plugin {name} is not {where}",
+            details={"plugin": name, "searchedRegistries": list(searched), **details},
+            suggestions=suggestions,
+        )
+
+    @classmethod
+    def config(cls, path: object, message: str, **details: Any) -> ForgeError:
+        """A configuration file that cannot be used."""
+        return cls(
+            "CONFIG_ERROR",
+            f"{path}: {message}",
+            details={"path": str(path), **details},
+            suggestions=[
+                "Correct the file, or move it away and run: fleet-agentpack forge init",
+            ],
+        )
+
+    @classmethod
+    def denied(cls, message: str, *suggestions: str, **details: Any) -> ForgeError:
+        """A file or directory that must not or cannot be touched."""
+        return cls("PERMISSION_DENIED", message, details=details, suggestions=suggestions)
+
+    @classmethod
+    def network(cls, message: str, **details: Any) -> ForgeError:
+        """A remote side that did not answer as it should."""
+        return cls(
+            "NETWORK_ERROR",
+            message,
+            details=details,
+            suggestions=[
+                "Check the connection and try again",
+                "See the registries: fractary_forge_config_registry_list",
+            ],
+        )
+
+    @classmethod
+    def conflict(cls, message: str, *suggestions: str, **details: Any) -> ForgeError:
+        """A write that would lose somebody's changes."""
+        return cls("CONFLICT_ERROR", message, details=details, suggestions=suggestions)
+
+    @classmethod
+    def dependency(cls, message: str, **details: Any) -> ForgeError:
+        """A base or a dependency that is missing or circular."""
+        return cls(
+            "DEPENDENCY_ERROR",
+            message,
+            details=details,
+            suggestions=["Look closer with fractary_forge_agent_validate or _tool_validate"],
+        )

@@ -1,0 +1,105 @@
+"""Brings upstream's changes into a fork: planned first, written only when nothing is in dispute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from fleet_agentpack.forge.changes import Conflict, Edit, compared, dotted, three_way
+from fleet_agentpack.forge.definitions import Definition, read_data
+from fleet_agentpack.forge.editing import edited
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.forks import Fork, Forks
+from fleet_agentpack.forge.inheritance import Lookup, flattened
+from fleet_agentpack.forge.places import refuse_unwritable
+from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.support.semver import is_newer
+
+Side = Literal["ours", "theirs"]
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """What a merge would change, and what both sides changed."""
+
+    fork: Fork
+    upstream: Definition
+    edits: tuple[Edit, ...]
+    conflicts: tuple[Conflict, ...]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether upstream has anything that the fork was not merged with yet."""
+        return bool(self.edits or self.conflicts) or is_newer(
+            self.upstream.version, self.fork.upstream.version
+        )
+
+    def shown(self) -> dict[str, Any]:
+        """The plan for a reader."""
+        return {
+            "name": self.fork.name,
+            "type": self.fork.kind,
+            "path": self.fork.shown,
+            "from": self.fork.upstream.version,
+            "to": self.upstream.version,
+            "changes": [dotted(edit.path) for edit in self.edits],
+            "conflicts": [conflict.shown() for conflict in self.conflicts],
+        }
+
+
+def plan_merge(forks: Forks, lookup: Lookup, name: str, warnings: list[str]) -> MergePlan:
+    """What upstream changed since the fork was made. Raises `ForgeError`."""
+    fork = forks.find(name, warnings)
+    upstream = forks.upstream_of(fork, warnings)
+    base = forks.upstream_of(fork, warnings, fork.upstream.version)
+    local = compared(forks.definition_of(fork).data)
+    results = three_way(
+        compared(flattened(base, lookup, warnings)),
+        local,
+        compared(flattened(upstream, lookup, warnings)),
+    )
+    # A fork counts its own versions: where both sides moved on, its number stays.
+    settled = [each for each in results if not _is_version_conflict(each)]
+    return MergePlan(
+        fork,
+        upstream,
+        tuple(each for each in settled if isinstance(each, Edit)),
+        tuple(each for each in settled if isinstance(each, Conflict)),
+    )
+
+
+def merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
+    """Write a planned merge. Raises `ForgeError` `CONFLICT_ERROR`, with nothing written."""
+    if plan.conflicts and prefer is None:
+        fields = [dotted(conflict.path) for conflict in plan.conflicts]
+        raise ForgeError.conflict(
+            f"Both {plan.fork.name} and its upstream changed {', '.join(fields)}; "
+            "nothing was written",
+            f"Take upstream's: fleet-agentpack forge merge {plan.fork.name} --theirs",
+            f"Keep the fork's: fleet-agentpack forge merge {plan.fork.name} --ours",
+            **plan.shown(),
+        )
+    taken = plan.conflicts if prefer == "theirs" else ()
+    edits = [*plan.edits, *(Edit(each.path, each.upstream) for each in taken)]
+    text = edited(plan.fork.path, plan.fork.kind, [*edits, *_record(plan, now)])
+    try:
+        write_atomic(plan.fork.path, text, durable=True)
+    except OSError as error:
+        raise refuse_unwritable(plan.fork.path, error) from error
+
+
+def _record(plan: MergePlan, now: datetime) -> list[Edit]:
+    """The fork record as it reads after a merge."""
+    stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    current = read_data(plan.fork.path, plan.fork.kind).get("fork_of")
+    updates = {"version": plan.upstream.version, "merged_at": stamp}
+    if isinstance(current, dict):
+        return [Edit(("fork_of", key), value) for key, value in updates.items()]
+    record = plan.fork.upstream
+    whole = {"name": record.name, "forked_at": record.created_at or stamp, **updates}
+    return [Edit(("fork_of",), whole)]
+
+
+def _is_version_conflict(result: Edit | Conflict) -> bool:
+    return isinstance(result, Conflict) and result.path == ("version",)

@@ -1,0 +1,102 @@
+"""Names and references from outside, checked before they touch the file system or a URL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.support.semver import Version, VersionError, best_version
+
+LONGEST_NAME = 200
+LONGEST_SHOWN = 80
+
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._:-]*"
+_NAME = re.compile(rf"(?:@?{_PART}/)?(?:{_PART}/)?{_PART}\Z")
+_PLUGIN = re.compile(rf"(?:@{_PART}/)?{_PART}\Z")
+_KEBAB = re.compile(r"[a-z][a-z0-9-]*\Z")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A name and the versions of it that are meant."""
+
+    name: str
+    wanted: str = "latest"
+
+    @property
+    def any_version(self) -> bool:
+        """Whether no version in particular is asked for."""
+        return self.wanted in ("latest", "*", "")
+
+    def choose(self, versions: Sequence[str]) -> str | None:
+        """The version that is meant; without one the newest, a prerelease if need be."""
+        if not versions or not self.any_version:
+            return best_version(versions, self.wanted)
+        return best_version(versions) or max(versions, key=version_order)
+
+    def __str__(self) -> str:
+        return self.name if self.any_version else f"{self.name}@{self.wanted}"
+
+
+def parse_reference(text: str) -> Reference:
+    """Split `name@range` at the first `@` that is not a scope's; no range means the latest."""
+    name, _, wanted = text[1:].partition("@")
+    return Reference(text[:1] + name, wanted or "latest")
+
+
+def checked_reference(kind: str, name: str, version: str | None = None) -> Reference:
+    """The reference that a caller means by a name and perhaps a version.
+
+    Raises `ForgeError` for a name that no definition can have, or two versions at once.
+    """
+    reference = parse_reference(name)
+    check_name(kind, reference.name)
+    if version and not reference.any_version and version != reference.wanted:
+        raise ForgeError.invalid(
+            f"the name asks for version {reference.wanted!r} and `version` for {version!r}",
+            "Give the version once",
+            name=_shortened(name),
+        )
+    return Reference(reference.name, version or reference.wanted)
+
+
+def check_name(kind: str, name: str) -> None:
+    """Refuse what cannot be a name: paths, `..`, glob characters, blanks."""
+    pattern = _PLUGIN if kind == "plugin" else _NAME
+    if len(name) > LONGEST_NAME or ".." in name or not pattern.match(name):
+        raise ForgeError.invalid(
+            f"{_shortened(name)!r} cannot be the name of an agent, tool or plugin: "
+            "letters, digits, `-`, `_`, `.`, `:` and a scope such as @org/ are allowed",
+            f"List what there is: fractary_forge_{kind}_list",
+            name=_shortened(name),
+        )
+
+
+def is_usable_name(name: object, kind: str = "plugin") -> bool:
+    """Whether a name from a file or a registry may become part of a path."""
+    pattern = _PLUGIN if kind == "plugin" else _NAME
+    return (
+        isinstance(name, str)
+        and len(name) <= LONGEST_NAME
+        and ".." not in name
+        and bool(pattern.match(name))
+    )
+
+
+def is_kebab(name: str) -> bool:
+    """Whether a name is of lower-case words joined by hyphens, as new ones should be."""
+    return bool(_KEBAB.match(name))
+
+
+def version_order(version: str) -> tuple[bool, Version]:
+    """A key to sort versions by; what is no version comes first."""
+    try:
+        return True, Version.parse(version)
+    except VersionError:
+        return False, Version(0, 0, 0)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"

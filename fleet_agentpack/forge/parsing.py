@@ -1,0 +1,89 @@
+"""JSON and YAML from outside, with every way to fail turned into one error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.forge.places import UnreadableError, read_text
+
+MAX_CONFIG_BYTES = 1_000_000
+MAX_MANIFEST_BYTES = 10_000_000
+
+
+class UnparsableError(ValueError):
+    """Text that is not the JSON or YAML mapping it should be; says what and where."""
+
+
+def parse_json(text: str) -> Any:
+    """JSON data; duplicate keys and endless nesting are refused. Raises `UnparsableError`."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        raise UnparsableError(f"not valid JSON: {error.msg} (line {error.lineno})") from error
+    except RecursionError as error:
+        raise UnparsableError("not usable JSON: nested too deeply") from error
+    except ValueError as error:  # a number with too many digits
+        raise UnparsableError("not usable JSON: a number is too long") from error
+
+
+def parse_yaml(text: str) -> Any:
+    """YAML 1.2 data. Raises `UnparsableError`."""
+    from fleet_agentpack.support import yaml12
+
+    try:
+        return yaml12.load(text)
+    except yaml12.YamlError as error:
+        raise UnparsableError(f"not valid YAML: {error}") from error
+
+
+def read_mapping(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+    """The mapping in a JSON or YAML file, chosen by its ending; an empty YAML file has no keys.
+
+    Raises `UnparsableError`, `FileNotFoundError`.
+    """
+    try:
+        text = read_text(path, limit)
+    except UnreadableError as error:
+        raise UnparsableError(str(error)) from error
+    data = parse_yaml(text) or {} if path.suffix in (".yaml", ".yml") else parse_json(text)
+    return as_mapping(data)
+
+
+def as_mapping(data: Any) -> dict[str, Any]:
+    """Parsed data that has to be an object with text keys. Raises `UnparsableError`."""
+    if not isinstance(data, dict):
+        raise UnparsableError(f"must hold an object, not {type_name(data)}")
+    return {str(key): value for key, value in data.items()}
+
+
+def type_name(value: Any) -> str:
+    """What JSON calls the type of a value."""
+    if value is None:
+        return "null"
+    for kind, name in _NAMES:
+        if isinstance(value, kind):
+            return name
+    return "unknown"
+
+
+_NAMES: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"),
+    (int, "number"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise UnparsableError(f"not usable JSON: duplicate key {key!r}")
+            seen.add(key)
+    return found

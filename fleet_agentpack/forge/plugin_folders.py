@@ -1,0 +1,40 @@
+"""Which directories hold an installed plugin."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json", "plugin.yaml")
+
+
+def plugin_folders(base: Path) -> list[tuple[str, Path]]:
+    """Name and directory of each plugin below `plugins`, scoped ones included, sorted by name."""
+    found = []
+    for folder in _folders(base):
+        if folder.name.startswith("@"):
+            found += [
+                (f"{folder.name}/{inner.name}", inner)
+                for inner in _folders(folder)
+                if manifest_of(inner)
+            ]
+        elif manifest_of(folder):
+            found.append((folder.name, folder))
+    return sorted(found)
+
+
+def manifest_of(folder: Path) -> Path | None:
+    """The manifest of a plugin's directory; without one it is no plugin."""
+    return next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
+
+
+def _folders(base: Path) -> list[Path]:
+    try:
+        with os.scandir(base) as entries:
+            return [
+                base / each.name
+                for each in entries
+                if not each.name.startswith(".") and each.is_dir(follow_symlinks=False)
+            ]
+    except OSError:
+        return []

@@ -1,0 +1,100 @@
+"""What a plugin's manifest says, in any of its dialects, and what its directory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fleet_agentpack.forge.definitions import SUFFIXES, person_of, strings_of, text_of, version_of
+from fleet_agentpack.forge.registries import Offer
+from fleet_agentpack.support.results import UNKNOWN, Maybe
+
+COMPONENTS = ("agents", "tools", "workflows", "hooks", "commands")
+
+
+def described(
+    name: str, manifest: Mapping[str, Any], parts: dict[str, list[str]]
+) -> dict[str, Any]:
+    """The seed's account of a plugin."""
+    keywords = strings_of(manifest.get("keywords") or manifest.get("tags"))
+    repository = manifest.get("repository")
+    return {
+        "name": name,
+        "version": version_of(manifest),
+        "description": text_of(manifest, "description"),
+        "author": person_of(manifest),
+        "license": text_of(manifest, "license"),
+        "homepage": text_of(manifest, "homepage"),
+        "repository": text_of(repository, "url")
+        if isinstance(repository, Mapping)
+        else text_of(manifest, "repository"),
+        "keywords": keywords or UNKNOWN,
+        "components": parts,
+        "dependencies": dependencies_of(manifest),
+    }
+
+
+def dependencies_of(manifest: Mapping[str, Any]) -> Maybe[dict[str, str]]:
+    """The plugins that a plugin needs, written as a map or as a list."""
+    found = manifest.get("dependencies", manifest.get("requires"))
+    if isinstance(found, Mapping):
+        return {str(name): str(wanted) for name, wanted in found.items()}
+    if not isinstance(found, list):
+        return UNKNOWN
+    pairs = {}
+    for each in found:
+        if isinstance(each, Mapping) and isinstance(each.get("name"), str):
+            pairs[each["name"]] = str(each.get("version", "*"))
+        elif isinstance(each, str):
+            name, _, wanted = each[1:].partition("@")
+            pairs[each[:1] + name] = wanted or "*"
+    return pairs
+
+
+def of_offer(offer: Offer) -> dict[str, Any]:
+    """What a registry says of a plugin, as its manifest would."""
+    known = {
+        "description": offer.description,
+        "author": offer.author,
+        "license": offer.license,
+        "homepage": offer.homepage,
+        "repository": offer.repository,
+    }
+    return {
+        **{key: value for key, value in known.items() if value is not UNKNOWN},
+        "tags": list(offer.tags),
+    }
+
+
+def components(manifest: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The names of the parts that a manifest lists."""
+    inner = manifest.get("components")
+    table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
+    return {kind: _component_names(table.get(kind)) for kind in COMPONENTS}
+
+
+def _component_names(items: Any) -> list[str]:
+    names = []
+    for item in items if isinstance(items, list) else []:
+        name = item.get("name") if isinstance(item, Mapping) else item
+        if isinstance(name, str) and name:
+            path = PurePosixPath(name)
+            names.append(path.stem if path.suffix in (*SUFFIXES, ".js", ".json") else path.name)
+    return list(dict.fromkeys(names))
+
+
+def components_in(folder: Path) -> dict[str, list[str]]:
+    """The names of the parts that a plugin's directory holds."""
+    found: dict[str, list[str]] = {}
+    for kind in COMPONENTS:
+        try:
+            entries = sorted((folder / kind).iterdir())
+        except OSError:
+            entries = []
+        found[kind] = [
+            each.name if each.is_dir() else each.stem
+            for each in entries
+            if not each.name.startswith(".")
+        ]
+    return found

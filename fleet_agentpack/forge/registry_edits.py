@@ -1,0 +1,108 @@
+"""Adds registries to a configuration file and takes them out, leaving the rest as it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from fleet_agentpack.forge.config_files import DEFAULT_PRIORITY, is_registry_url
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
+from fleet_agentpack.forge.places import Places
+from fleet_agentpack.forge.writing import write_json, writing_below
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
+
+
+def add_registry(
+    places: Places,
+    name: str,
+    url: str,
+    *,
+    for_user: bool = False,
+    kind: str = "manifest",
+    priority: int = DEFAULT_PRIORITY,
+    token_env: str | None = None,
+) -> Path:
+    """Add a registry to the project's or the user's file. Raises `ForgeError`."""
+    if not _NAME.match(name):
+        raise ForgeError.invalid(
+            f"{name[:80]!r} is not a registry name: letters, digits, - and _ are allowed"
+        )
+    _check_url(url)
+    path = _file(places, for_user=for_user)
+    with writing_below(path.parent):
+        data, registries = _read(path)
+        if any(isinstance(each, dict) and each.get("name") == name for each in registries):
+            raise ForgeError.conflict(
+                f"{places.shown(path)} has a registry {name} already",
+                f"Remove it first: fleet-agentpack forge registry remove {name}",
+            )
+        entry: dict[str, Any] = {
+            "name": name,
+            "type": kind,
+            "url": url,
+            "enabled": True,
+            "priority": priority,
+        }
+        if token_env:
+            entry["auth"] = {"type": "bearer", "token_env": token_env}
+        write_json(path, {**data, "registries": [*registries, entry]})
+    return path
+
+
+def remove_registry(places: Places, name: str, *, for_user: bool = False) -> Path:
+    """Take a registry out of the project's or the user's file. Raises `ForgeError`."""
+    path = _file(places, for_user=for_user)
+    with writing_below(path.parent):
+        data, registries = _read(path)
+        kept = [
+            each for each in registries if not (isinstance(each, dict) and each.get("name") == name)
+        ]
+        if len(kept) == len(registries):
+            raise ForgeError(
+                "CONFIG_ERROR",
+                f"{places.shown(path)} has no registry {name[:80]!r}",
+                details={"path": str(path), "name": name[:80]},
+                suggestions=["See them all: fleet-agentpack forge registry list"],
+            )
+        write_json(path, {**data, "registries": kept})
+    return path
+
+
+def _file(places: Places, *, for_user: bool) -> Path:
+    given = places.environ.get("FRACTARY_CONFIG")
+    path = places.expanded(given) if given else None
+    if path is None:
+        path = (places.user if for_user else places.project) / "config.json"
+    if path.suffix != ".json":
+        raise ForgeError.config(path, "registries are added to JSON files only; edit it by hand")
+    return path
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[Any]]:
+    try:
+        data = read_mapping(path)
+    except FileNotFoundError:
+        return {}, []
+    except UnparsableError as error:
+        raise ForgeError.config(path, f"{error}; nothing was changed") from error
+    registries = data.get("registries", [])
+    if not isinstance(registries, list):
+        raise ForgeError.config(path, "registries must be an array; nothing was changed")
+    return data, registries
+
+
+def _check_url(url: str) -> None:
+    if not is_registry_url(url):
+        raise ForgeError.invalid("the URL must start with https:// or file:///")
+    parts = urlsplit(url)
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise ForgeError.invalid("a registry beyond this machine needs https://")
+    if parts.username or parts.password:
+        raise ForgeError.invalid(
+            "the URL holds a password, which would be stored in clear text",
+            "Leave it out and use: fleet-agentpack forge login NAME",
+        )

@@ -1,0 +1,182 @@
+"""Strict validation of one definition: schema faults, and advice that `strict` partly enforces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.forge import schema
+from fleet_agentpack.forge.definitions import (
+    BODY_FIELD,
+    Definition,
+    Kind,
+    read_document,
+    version_of,
+)
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.inheritance import Lookup, dependency_cycle, flattened, requirements
+from fleet_agentpack.forge.names import is_kebab, parse_reference
+from fleet_agentpack.forge.parsing import UnparsableError
+from fleet_agentpack.support.yaml12 import Document
+
+SCHEMA_VERSION = "1.0"
+
+_CODEX_URI = re.compile(r"codex://[^/]+/[^/]+/.+", re.DOTALL)
+_SOURCE_FIELD = {"file": "path", "glob": "pattern", "inline": "content", "codex": "uri"}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Something better done otherwise; `binding` advice is an error in strict mode."""
+
+    path: schema.Path
+    message: str
+    binding: bool = False
+
+
+def validate(
+    path: Path, kind: Kind, shown: str, lookup: Lookup, *, strict: bool = False
+) -> dict[str, Any]:
+    """The seed's validation result for a file. Raises `FileNotFoundError`."""
+    try:
+        document = read_document(path, kind)
+    except UnparsableError as error:
+        return _result(shown, [schema.Fault((), str(error))], [], strict, Document(None))
+    faults = list((schema.AGENT if kind == "agent" else schema.TOOL)(document.data, ()))
+    faults += _body_faults(path, kind, document.data)
+    advice = [*_field_advice(kind, document.data), *_place_advice(path, document.data)]
+    if kind == "agent":
+        advice += _cache_advice(document.data)
+    more_faults, more_advice = _references(path, kind, shown, document.data, lookup)
+    return _result(shown, [*faults, *more_faults], [*advice, *more_advice], strict, document)
+
+
+def _result(
+    shown: str,
+    faults: list[schema.Fault],
+    advice: list[Advice],
+    strict: bool,
+    document: Document,
+) -> dict[str, Any]:
+    promoted = [schema.Fault(each.path, each.message) for each in advice if strict and each.binding]
+    errors = [
+        {**_issue(each.path, each.message, document), "severity": "error"}
+        for each in (*faults, *promoted)
+    ]
+    warnings = [
+        _issue(each.path, each.message, document)
+        for each in advice
+        if not (strict and each.binding)
+    ]
+    return {
+        "valid": not errors,
+        "path": shown,
+        "errors": errors,
+        "warnings": warnings,
+        "schema_version": SCHEMA_VERSION,
+    }
+
+
+def _issue(path: schema.Path, message: str, document: Document) -> dict[str, Any]:
+    known = next((path[:n] for n in range(len(path), 0, -1) if path[:n] in document.lines), None)
+    line = document.lines[known] if known else None
+    where = f" (line {line})" if line else ""
+    return {"field": ".".join(str(part) for part in path), "message": f"{message}{where}"}
+
+
+def _body_faults(path: Path, kind: Kind, data: dict[str, Any]) -> Iterator[schema.Fault]:
+    if kind == "agent" and path.suffix == ".md" and not data.get(BODY_FIELD[kind]):
+        yield schema.Fault((BODY_FIELD[kind],), "the Markdown body is the prompt; it is empty")
+
+
+def _field_advice(kind: Kind, data: dict[str, Any]) -> Iterator[Advice]:
+    description = data.get("description")
+    if description is None or (isinstance(description, str) and not description.strip()):
+        yield Advice(("description",), "Consider adding a description")
+    if data.get("tags") == []:
+        yield Advice(("tags",), "Consider adding tags, so that lists can be filtered")
+    if data.get("author") is None:
+        yield Advice(("author",), "Consider naming an author")
+    if kind == "agent" and not data.get("system_prompt"):
+        yield Advice(("system_prompt",), "The agent has no prompt")
+    fields = schema.AGENT_FIELDS if kind == "agent" else schema.TOOL_FIELDS
+    for key in data:
+        if key not in fields and key not in schema.ALSO_KNOWN:
+            yield Advice((key,), "Unknown field; nothing reads it", binding=True)
+    if kind == "tool":
+        yield from _parameter_advice(data.get("parameters"), ("parameters",))
+
+
+def _parameter_advice(parameters: Any, path: schema.Path) -> Iterator[Advice]:
+    for name, parameter in parameters.items() if isinstance(parameters, dict) else ():
+        if not isinstance(parameter, dict):
+            continue
+        place = (*path, str(name))
+        if not parameter.get("description"):
+            yield Advice(place, "Consider describing the parameter")
+        yield from _parameter_advice(parameter.get("properties"), (*place, "properties"))
+
+
+def _place_advice(path: Path, data: dict[str, Any]) -> Iterator[Advice]:
+    name = data.get("name")
+    if not isinstance(name, str) or not name:
+        return
+    if not all(is_kebab(part) for part in name.split(":")):
+        yield Advice(("name",), "Consider lower-case words joined by hyphens")
+    in_directory = path.stem in ("agent", "tool")
+    called, _, version = (path.parent.name if in_directory else path.stem).partition("@")
+    if called != name:
+        yield Advice(
+            ("name",), f"The {'directory' if in_directory else 'file'} is called {called!r}"
+        )
+    if version and version != version_of(data):
+        yield Advice(("version",), f"The path says version {version}")
+
+
+def _cache_advice(data: dict[str, Any]) -> Iterator[Advice]:
+    caching = data.get("caching")
+    sources = caching.get("cache_sources") if isinstance(caching, dict) else None
+    for index, source in enumerate(sources if isinstance(sources, list) else ()):
+        kind = source.get("type") if isinstance(source, dict) else None
+        needed = _SOURCE_FIELD.get(kind) if isinstance(kind, str) else None
+        if needed is None:
+            continue
+        place: schema.Path = ("caching", "cache_sources", index, needed)
+        value = source.get(needed)
+        if not value:
+            yield Advice(place, f"A {kind} source needs `{needed}`", binding=True)
+        elif kind == "codex" and not (isinstance(value, str) and _CODEX_URI.fullmatch(value)):
+            yield Advice(place, "Must look like codex://org/project/path", binding=True)
+
+
+def _references(
+    path: Path, kind: Kind, shown: str, data: dict[str, Any], lookup: Lookup
+) -> tuple[list[schema.Fault], list[Advice]]:
+    """What `extends`, `tools` and `depends_on` lead to."""
+    version = version_of(data)
+    name = data["name"] if isinstance(data.get("name"), str) else path.stem
+    definition = Definition(kind, name, version, "local", shown, data, path)
+    notes: list[str] = []
+    faults: list[schema.Fault] = []
+    advice: list[Advice] = []
+    try:
+        flattened(definition, lookup, notes)
+    except ForgeError as error:
+        if "cycle" in error.details:
+            faults.append(schema.Fault(("extends",), str(error)))
+        else:
+            advice.append(Advice(("extends",), str(error), binding=True))
+    field = "tools" if kind == "agent" else "depends_on"
+    own = {each.get("name") for each in data.get("custom_tools") or () if isinstance(each, dict)}
+    for index, text in enumerate(requirements(definition)):
+        reference = parse_reference(text)
+        if reference.name not in own and lookup.exists("tool", reference, notes) is None:
+            advice.append(Advice((field, index), f"Tool not found: {text}", binding=True))
+    cycle = dependency_cycle(definition, lookup)
+    if cycle:
+        faults.append(schema.Fault((field,), f"circular dependency: {' -> '.join(cycle)}"))
+    advice += [Advice((), note) for note in dict.fromkeys(notes) if "was not reached" in note]
+    return faults, advice

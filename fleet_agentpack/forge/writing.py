@@ -1,0 +1,39 @@
+"""What every command that writes shares: one lock for each place, and clear refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.places import refuse_unwritable
+from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.support.locks import LockTimeoutError, file_lock
+
+
+@contextmanager
+def writing_below(root: Path) -> Iterator[None]:
+    """Hold the lock of a `.fractary` directory; a file that cannot be written is a clear error."""
+    try:
+        with file_lock(root / ".forge.lock"):
+            yield
+    except LockTimeoutError as error:
+        raise ForgeError.conflict(
+            f"another command is writing below {root}", "Try again when it has ended"
+        ) from error
+    except OSError as error:
+        raise refuse_unwritable(Path(error.filename or root), error) from error
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON as people like to read it."""
+    write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=True)
+
+
+def stamp(now: datetime) -> str:
+    """A moment as the original writes it."""
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,63 @@
+"""Search over commands, with the expectations that the original's own tests state."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from fleet_agentpack.climpt.registry import Command, parse
+from fleet_agentpack.climpt.search import CommandIndex
+from tests.climpt.project import GROUP_COMMIT, SAMPLE, registry_text
+
+
+@pytest.fixture
+def index() -> CommandIndex:
+    return CommandIndex(parse(registry_text(SAMPLE)))
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("group changes and commit", "group-commit"),
+        ("commit my changes", "group-commit"),
+        ("create new branch", "decide-branch"),
+        ("generate frontmatter", "build"),
+        ("frontmatter", "build"),
+        ("GROUP-COMMIT", "group-commit"),
+        ("stdin input", "create"),
+    ],
+)
+def test_the_obvious_command_comes_first(index: CommandIndex, query: str, first: str) -> None:
+    found = index.search(query)
+    assert found[0].c2 == first
+    scores = [row.score for row in found]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 < score <= 1 for score in scores)
+
+
+def test_at_most_three_are_found_and_none_without_a_common_word(index: CommandIndex) -> None:
+    assert len(index.search("create new file branch commit")) == 3
+    assert index.search("zebra") == []
+    assert CommandIndex([]).search("commit") == []
+
+
+def test_a_command_with_variants_is_found_once() -> None:
+    twice = CommandIndex(parse(registry_text([*SAMPLE, {**GROUP_COMMIT, "description": "x"}])))
+    keys = [(row.c1, row.c2, row.c3) for row in twice.search("git group commit changes")]
+    assert len(keys) == len(set(keys))
+    assert twice.search("group commit")[0].description == GROUP_COMMIT["description"]
+
+
+def test_more_of_the_words_is_a_better_match(index: CommandIndex) -> None:
+    few, many = index.search("commit")[0], index.search("commit changes group")[0]
+    assert few.c2 == many.c2 == "group-commit"
+    assert many.score > few.score
+
+
+def test_the_score_is_the_cosine_of_smoothed_weights() -> None:
+    index = CommandIndex([Command("a", "b", "c", "d"), Command("a", "e-f", "g", "")])
+    rare = math.log(3 / 2) + 1  # in one of two; `a` is in both and weighs 1
+    assert index.search("d")[0].score == pytest.approx(rare / math.sqrt(1 + 3 * rare**2))
+    assert [row.c2 for row in index.search("a f")] == ["e-f", "b"]
+    assert index.search("f")[0].score == pytest.approx(rare / math.sqrt(1 + 3 * rare**2))
