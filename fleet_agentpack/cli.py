@@ -27,20 +27,33 @@ PROG = "fleet-agentpack"
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 DEPLOY = "fleet_agentpack.commands.deploy"
+DOCTOR = "fleet_agentpack.commands.doctor"
 # The deploy commands take these before the command too, as the original does.
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
 # Command → the module that adds its arguments and its handler, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("fleet_agentpack.commands.demo", "see all of it work in a scratch home"),
     "tools": (
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",
     ),
-    "forge": (
-        "fleet_agentpack.commands.forge",
-        "query, validate, create and install agents, tools and plugins",
-    ),
+    "init": (DEPLOY, "start a config repo with an example pack"),
+    "plan": (DEPLOY, "show what a deploy would change"),
+    "diff": (DEPLOY, "show the changes as a diff"),
+    "deploy": (DEPLOY, "write the pack to the tools (--apply)"),
+    "status": (DEPLOY, "find drift in what was deployed"),
+    "rollback": (DEPLOY, "go back to a snapshot (--to ID)"),
+    "snapshots": (DEPLOY, "list the snapshots"),
+    "doctor": (DOCTOR, "check roots and configuration; --all looks at every domain"),
+    "lock": (DEPLOY, "pin git modules in the lockfile"),
+    "fetch": (DEPLOY, "fetch locked git modules"),
+    "update": (DEPLOY, "lock and fetch"),
+    "fleet": ("fleet_agentpack.commands.fleet", "run coding agents: list, create, start, stop …"),
+    "tool": ("fleet_agentpack.commands.enact", "find, install and run tools from a registry"),
+    "mcp": ("fleet_agentpack.commands.enact", "choose which installed tools MCP clients see"),
+    "forge": ("fleet_agentpack.commands.forge", "query and edit agents, tools, plugins"),
     "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
 }
 
@@ -104,7 +117,7 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
 def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     module_name, help_line = COMMANDS[options.command]
     early = _given_before_the_command(options)
-    if early and module_name != DEPLOY:
+    if early and module_name not in (DEPLOY, DOCTOR):
         parser.error(f"{early[0]} goes after {options.command}")
     module = importlib.import_module(module_name)
     below = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)

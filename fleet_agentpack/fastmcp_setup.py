@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 
 def import_fastmcp() -> None:
@@ -21,8 +24,33 @@ def import_fastmcp() -> None:
     ours = {"FASTMCP_ENV_FILE": os.devnull, "FASTMCP_LOG_ENABLED": "false"}
     os.environ.update(ours)
     try:
+        with _validators_built_on_first_use():
+            import mcp_types
+            import mcp_types.methods  # noqa: F401
         import fastmcp  # noqa: F401
     finally:
         for name in ours:
             del os.environ[name]
         os.environ.update(hidden)
+
+
+@contextmanager
+def _validators_built_on_first_use() -> Iterator[None]:
+    """Put off what pydantic does for every protocol message of every version.
+
+    A session needs a few of them; building them all is a sixth of the start-up time. Without
+    pydantic's table of defaults where it is today, they are simply built at once.
+    """
+    try:
+        from pydantic._internal import _config
+
+        defaults: Any = _config.config_defaults
+    except (ImportError, AttributeError):
+        yield
+        return
+    before = defaults.get("defer_build", False)
+    defaults["defer_build"] = True
+    try:
+        yield
+    finally:
+        defaults["defer_build"] = before

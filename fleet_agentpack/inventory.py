@@ -15,6 +15,9 @@ SERVER_NAME = "agentpack"
 
 # Domain name → the module whose `DOMAIN` describes it; the order is the order of `tools/list`.
 DOMAINS: dict[str, str] = {
+    "agentpack": "fleet_agentpack.tools.agentpack",
+    "fleet": "fleet_agentpack.tools.fleet",
+    "enact": "fleet_agentpack.tools.enact",
     "forge": "fleet_agentpack.tools.forge",
     "climpt": "fleet_agentpack.tools.climpt",
 }

@@ -17,6 +17,11 @@ KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "PYTHONPATH", "COVERAG
 KEPT_PREFIXES = ("PYTEST_", "COV_", "HYPOTHESIS_")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--record` makes the fleet's cassettes anew from a live Coder (see docs/fleet.md)."""
+    parser.addoption("--record", action="store_true", help="make the fleet's cassettes anew")
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home; the working directory is an empty folder inside it."""

@@ -21,6 +21,8 @@ from fleet_agentpack.climpt.places import (
 from fleet_agentpack.support import yaml12
 
 MAX_PATTERN = 10_000
+# A repeated group is what lets a short pattern backtrack for ever; lists of names need none.
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Profile:
         pattern = self._text(*keys)
         if pattern is None:
             return
+        if _REPEATED_GROUP.search(pattern):
+            raise RenderError(f"{self._place(keys)} repeats a group, which can take for ever")
         try:
             allowed = re.search(pattern[:MAX_PATTERN], name)
         except re.error as error:

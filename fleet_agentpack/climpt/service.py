@@ -37,10 +37,10 @@ class ClimptService:
         _require("describe", c1=c1, c2=c2, c3=c3)
         return _description(self._command("describe", agent, c1, c2, c3))
 
-    async def execute(self, agent: str, c1: str, c2: str, c3: str, options: Any = None) -> str:
+    async def execute(self, agent: str, c1: str, c2: str, c3: str, options: Any = ()) -> str:
         """The instruction prompt of a command. Raises `ClimptError`."""
         _require("execute", agent=agent, c1=c1, c2=c2, c3=c3)
-        given = Options.of({} if options is None else options)
+        given = Options.of(options)
         await asyncio.to_thread(self._command, "execute", agent, c1, c2, c3)
         return await self._execute(Request(agent, c1, c2, c3, given))
 

@@ -8,11 +8,12 @@ import sys
 from typing import Any
 
 from fleet_agentpack.climpt.errors import ClimptError
+from fleet_agentpack.climpt.opening import open_climpt
+from fleet_agentpack.climpt.service import ClimptService
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.support.errors import Problem
 from fleet_agentpack.support.results import jsonable, to_text
 from fleet_agentpack.support.terminal import Paint, printable, table
-from fleet_agentpack.tools.climpt import open_service
 
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
@@ -60,7 +61,7 @@ def run_init(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def run_search(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print what search finds."""
-    found = open_service(settings).search(" ".join(arguments.query), arguments.agent)
+    found = _open(settings).search(" ".join(arguments.query), arguments.agent)
     if _json(arguments, found):
         return 0
     if not found:
@@ -81,7 +82,7 @@ def run_search(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def run_describe(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print one command's record."""
-    found = open_service(settings).describe(*_names(arguments), arguments.agent)
+    found = _open(settings).describe(*_names(arguments), arguments.agent)
     if _json(arguments, found):
         return 0
     paint = Paint.for_stream(sys.stdout, settings.environ)
@@ -101,11 +102,17 @@ def run_execute(arguments: argparse.Namespace, settings: Settings) -> int:
         "stdin": sys.stdin.read() if arguments.stdin else None,
         "uv": dict(_variable(text) for text in arguments.uv),
     }
-    service = open_service(settings)
+    service = _open(settings)
     prompt = asyncio.run(service.execute(arguments.agent, *_names(arguments), options))
     if not _json(arguments, {"prompt": prompt}):
         sys.stdout.write(prompt)
     return 0
+
+
+def _open(settings: Settings) -> ClimptService:
+    # Not through the tools: those load FastMCP, which takes longer than any of the commands.
+    mode = settings.table("climpt").get("execute")
+    return open_climpt(settings.cwd, settings.home, settings.environ, mode)
 
 
 def _add_agent(parser: argparse.ArgumentParser) -> None:

@@ -81,6 +81,21 @@ def dump(data: Any) -> str:
     return str(text)
 
 
+def compose(text: str) -> Any:
+    """The node tree of one document, with every scalar's own text. Raises `YamlError`."""
+    return _compose(text)
+
+
+def is_plain(node: Any) -> bool:
+    """Whether a node is an unquoted scalar."""
+    return isinstance(node, yaml.ScalarNode) and node.tag == _PLAIN_TAG
+
+
+def value_of(node: Any) -> Any:
+    """The data of a composed node. Raises `YamlError`."""
+    return _Builder(None).build(node)
+
+
 def _compose(text: str) -> Any:
     try:
         if _may_nest_deeply(text):

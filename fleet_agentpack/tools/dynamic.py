@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +16,14 @@ from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
 
 from fleet_agentpack.tools.params import READS, Call, Hints
-from fleet_agentpack.tools.register import Domain, Runtime, run_call, session_of, wire_hints
+from fleet_agentpack.tools.register import (
+    Domain,
+    Runtime,
+    in_thread,
+    run_call,
+    session_of,
+    wire_hints,
+)
 
 if TYPE_CHECKING:
     from fastmcp.utilities.components import FastMCPComponent
@@ -22,14 +32,17 @@ if TYPE_CHECKING:
     from fleet_agentpack.support.errors import AppError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DynamicTool:
-    """A tool described by data; `run` takes the raw arguments and checks them itself."""
+    """A tool described by data; `run` takes the raw arguments and checks them itself.
+
+    A plain function runs in a worker thread.
+    """
 
     name: str
     description: str
     input_schema: dict[str, Any]
-    run: Callable[[dict[str, Any], Call], Awaitable[Any]]
+    run: Callable[[dict[str, Any], Call], Any]
     output_schema: dict[str, Any] | None = None
     title: str | None = None
     hints: Hints = field(default=READS)
@@ -78,7 +91,10 @@ class ProjectedTool(Tool):
         """Hand the raw arguments to the described tool."""
 
         async def work(call: Call) -> Any:
-            return await self._tool.run(arguments, call)
+            run = self._tool.run
+            if inspect.iscoroutinefunction(run):
+                return await run(arguments, call)
+            return await in_thread(functools.partial(run, arguments, call), call)
 
         return await run_call(self._runtime, work)
 
@@ -93,6 +109,8 @@ class DynamicTools(Provider):
     def __init__(self, domain: Domain, runtime: Runtime, *, read_only: bool) -> None:
         super().__init__()
         self._domain, self._runtime, self._read_only = domain, runtime, read_only
+        self._wrapped: weakref.WeakKeyDictionary[DynamicTool, ProjectedTool]
+        self._wrapped = weakref.WeakKeyDictionary()
 
     def fingerprint(self) -> object:
         """See `Catalogue.fingerprint`."""
@@ -104,7 +122,7 @@ class DynamicTools(Provider):
 
     async def _list_tools(self) -> Sequence[Tool]:
         return [
-            ProjectedTool.of(tool, self._domain, self._runtime)
+            self._wrap(tool)
             for tool in self._catalogue().tools(session_of(get_context()))
             if tool.hints.read_only or not self._read_only
         ]
@@ -113,7 +131,13 @@ class DynamicTools(Provider):
         tool = self._catalogue().find(name, session_of(get_context()))
         if tool is None or (self._read_only and not tool.hints.read_only):
             return None
-        return ProjectedTool.of(tool, self._domain, self._runtime)
+        return self._wrap(tool)
+
+    def _wrap(self, tool: DynamicTool) -> ProjectedTool:
+        """The FastMCP tool for a described one, made once: a list may have hundreds."""
+        if tool not in self._wrapped:
+            self._wrapped[tool] = ProjectedTool.of(tool, self._domain, self._runtime)
+        return self._wrapped[tool]
 
     def _catalogue(self) -> Catalogue:
         assert self._domain.catalogue is not None  # noqa: S101 - made only for domains that have one

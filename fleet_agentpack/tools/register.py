@@ -108,6 +108,7 @@ class Reply:
 
     text: str
     structured: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 class ToolRefused(FastMCPError):
@@ -177,7 +178,7 @@ class TypedTool(Tool):
         leading = (service, call) if _wants_call(function) else (service,)
         if inspect.iscoroutinefunction(function):
             return await function(*leading, **values)
-        return await _in_thread(functools.partial(function, *leading, **values), call)
+        return await in_thread(functools.partial(function, *leading, **values), call)
 
     def _refused(self, problems: Sequence[Problem]) -> ToolRefused:
         return ToolRefused(self._domain.error.invalid_arguments(self.name, problems))
@@ -218,7 +219,8 @@ def result_of(value: Any) -> ToolResult:
     """The wire result of a function's value: structured content and the same JSON as text."""
     if isinstance(value, Reply):
         structured = None if value.structured is None else jsonable(value.structured)
-        return ToolResult(_text(value.text), structured)
+        meta = None if value.meta is None else jsonable(value.meta)
+        return ToolResult(_text(value.text), structured, meta)
     plain = jsonable(value)
     return ToolResult(_text(to_text(plain)), plain)
 
@@ -292,7 +294,7 @@ def _wants_call(function: Callable[..., Any]) -> bool:
     return sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters) > 1
 
 
-async def _in_thread(work: Callable[[], Any], call: Call) -> Any:
+async def in_thread(work: Callable[[], Any], call: Call) -> Any:
     """Run blocking work in a thread; a cancelled call is told so, then waited for."""
     running = asyncio.ensure_future(anyio.to_thread.run_sync(work))
     try:

@@ -184,6 +184,8 @@ async def test_patterns_are_checked_each_on_its_own(work: Path, home: Path) -> N
     assert (await refusal(work, home))["stderr"].startswith("Invalid directive type.")
     write_echo(work, "x", user=user % "(")
     assert "is not a regular expression" in (await refusal(work, home))["stderr"]
+    write_echo(work, "x", user=user % "^(i+)+$")
+    assert "repeats a group" in (await refusal(work, home))["stderr"]
 
 
 async def test_the_users_values_lie_over_the_apps(work: Path, home: Path) -> None:

@@ -1,0 +1,120 @@
+"""Answers as a person reads them: a few lines each."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+SHOWN = 6
+
+
+def changes(envelope: Any) -> Iterable[str]:
+    """What a plan would change, counted by target and operation."""
+    found = envelope["data"]["changes"]
+    counts = Counter((change["target"], change["op"]) for change in found)
+    yield f"{len(found)} changes"
+    for (target, operation), count in sorted(counts.items()):
+        yield f"{target:<12} {operation} {count}"
+
+
+def diff(envelope: Any) -> Iterable[str]:
+    """The first new files of a diff, as additions."""
+    for change in envelope["data"]["changes"][:SHOWN]:
+        yield f"+ {change['path']}"
+    left = len(envelope["data"]["changes"]) - SHOWN
+    if left > 0:
+        yield f"… and {left} more"
+
+
+def applied(envelope: Any) -> Iterable[str]:
+    """How an apply ended."""
+    data = envelope["data"]
+    yield f"{len(data['changes'])} files written, snapshot {data['snapshot_id']}"
+
+
+def drift(envelope: Any) -> Iterable[str]:
+    """What differs from what was deployed."""
+    found = envelope["data"]["drift"]
+    yield "everything is as deployed" if not found else f"{len(found)} drifted"
+    for item in found[:SHOWN]:
+        yield f"{item['kind']:<9} {item['path']}"
+
+
+def rolled_back(envelope: Any) -> Iterable[str]:
+    """Where a rollback went."""
+    yield f"rolled back to {envelope['data']['rolled_back_to']}"
+
+
+def projects(answer: Any) -> Iterable[str]:
+    """Names and descriptions."""
+    return [f"{row['name']}: {row['description']}" for row in answer["projects"]]
+
+
+def agent(answer: Any) -> Iterable[str]:
+    """One agent in a line."""
+    found = answer["agent"]
+    yield f"{found['name']} ({found['role']}) is {found['status']}"
+
+
+def message(answer: Any) -> Iterable[str]:
+    """What the tool said."""
+    yield answer["message"]
+
+
+def agents(answer: Any) -> Iterable[str]:
+    """A line for each agent."""
+    return [f"{row['name']:<6} {row['status']}" for row in answer["agents"]]
+
+
+def tasks(answer: Any) -> Iterable[str]:
+    """A line for each task."""
+    return [" · ".join(str(value) for value in row.values() if value) for row in answer["tasks"]]
+
+
+def tools(answer: Any) -> Iterable[str]:
+    """Names and descriptions of registry tools."""
+    return [f"{row['name']}@{row['version']}: {row['description']}" for row in answer["results"]]
+
+
+def documentation(answer: Any) -> Iterable[str]:
+    """The first lines of a documentation."""
+    lines = [line for line in answer["documentation"].splitlines() if line.strip()]
+    return [*lines[:3], "…"]
+
+
+def columns(answer: Any) -> Iterable[str]:
+    """The columns of a CSV file."""
+    for row in answer["columns"]:
+        known = f"mean {row['mean']:g}" if "mean" in row else f"{row['distinct']} values"
+        yield f"{row['name']:<8} {row['type']:<7} {known}"
+
+
+def definitions(answer: Any) -> Iterable[str]:
+    """Names, versions and descriptions of agents."""
+    for row in answer["agents"]:
+        yield f"{row['name']}@{row['version']}: {row['description']}"
+
+
+def verdict(answer: Any) -> Iterable[str]:
+    """How a validation went."""
+    errors, warnings = len(answer["errors"]), len(answer["warnings"])
+    yield f"valid: {answer['valid']}, {errors} errors, {warnings} warnings"
+
+
+def ranked(answer: Any) -> Iterable[str]:
+    """Commands by score."""
+    for row in answer["results"]:
+        yield f"{row['score']:.2f} {row['c1']} {row['c2']} {row['c3']}: {row['description']}"
+
+
+def prompt(text: Any) -> Iterable[str]:
+    """The first lines of a prompt."""
+    lines = str(text).splitlines()
+    return [*lines[:SHOWN], f"… {len(lines)} lines"]
+
+
+def whole(answer: Any) -> Iterable[str]:
+    """All of a small answer."""
+    return json.dumps(answer, ensure_ascii=False, indent=1).splitlines()[: SHOWN * 2]

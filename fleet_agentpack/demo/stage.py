@@ -1,0 +1,186 @@
+"""Where the story is played: a scratch home, the real server on stdio, a real client, a printer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fleet_agentpack.support import process
+from fleet_agentpack.support.terminal import Paint, printable
+
+if TYPE_CHECKING:
+    from fastmcp import Client
+
+PRODUCT = (sys.executable, "-m", "fleet_agentpack")
+WIDTH = 110
+INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TERM", "SYSTEMROOT", "PYTHONPATH")
+
+Readable = Callable[[Any], Iterable[str]]
+
+
+class StoryError(Exception):
+    """A step of the story that did not go as told."""
+
+
+class Stage:
+    """Plays one step at a time and prints it."""
+
+    def __init__(self, home: Path, client: Client[Any], paint: Paint) -> None:
+        self.home = home
+        self.project = home / "project"
+        self.calls = 0
+        self._client = client
+        self._paint = paint
+        self._started = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long the story has been going on."""
+        return time.monotonic() - self._started
+
+    def chapter(self, number: int, title: str) -> None:
+        """Print a heading."""
+        self._print(f"\n{self._paint(f'{number}/5 {title}', 'bold', 'cyan')}")
+
+    def say(self, text: str) -> None:
+        """Print a remark of the narrator."""
+        self._print(f"  {self._paint(text, 'dim')}")
+
+    def shell(self, *words: str) -> None:
+        """Run one of the product's own commands, as a person would."""
+        self._print(f"  {self._paint('$', 'green')} fleet-agentpack {shlex.join(words)}")
+        done = process.run(
+            [*PRODUCT, *words], cwd=self.project, env=environment(self.home), timeout_s=60
+        )
+        if done.status:
+            raise StoryError(f"{' '.join(words)}: {done.complaint or done.text}")
+
+    async def call(self, tool: str, show: Readable, /, **arguments: Any) -> Any:
+        """Call a tool, print the call and what it answered; returns the structured answer."""
+        words = f"{self._paint('→', 'yellow')} {self._paint(tool, 'bold')} {_inline(arguments)}"
+        self._print(f"  {words}")
+        begun = time.monotonic()
+        answer = await self.ask(tool, **arguments)
+        took_ms = (time.monotonic() - begun) * 1000
+        lines = [printable(line.replace(str(self.home), "~"))[:WIDTH] for line in show(answer)]
+        painted = [self._paint(line, *_style(line)) for line in lines] or [""]
+        painted[-1] += self._paint(f"  {took_ms:.0f} ms", "dim")
+        for line in painted:
+            self._print(f"    {line}")
+        return answer
+
+    async def ask(self, tool: str, /, **arguments: Any) -> Any:
+        """Call a tool behind the scenes; returns its structured answer, else its text."""
+        result = await self._client.call_tool(tool, arguments, raise_on_error=False)
+        self.calls += 1
+        text = "".join(getattr(block, "text", "") for block in result.content)
+        if result.is_error:
+            raise StoryError(f"{tool}: {text}")
+        return text if result.structured_content is None else result.structured_content
+
+    async def tool_names(self) -> list[str]:
+        """The tools that the server lists now."""
+        return [tool.name for tool in await self._client.list_tools()]
+
+    @staticmethod
+    def _print(text: str) -> None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def expect(self, holds: bool, what: str) -> None:
+        """Stop the story unless something holds."""
+        if not holds:
+            raise StoryError(what)
+
+
+@asynccontextmanager
+async def staged(paint: Paint) -> AsyncIterator[Stage]:
+    """A stage whose home is gone, and whose server has ended, afterwards."""
+    from fleet_agentpack.fastmcp_setup import import_fastmcp
+
+    import_fastmcp()
+    from fastmcp import Client
+    from fastmcp.client.transports import StdioTransport
+
+    with tempfile.TemporaryDirectory(
+        prefix="fleet-agentpack-demo-", ignore_cleanup_errors=True
+    ) as name:
+        home = Path(name).resolve()
+        _furnish(home)
+        transport = StdioTransport(
+            PRODUCT[0],
+            list(PRODUCT[1:]),
+            env=environment(home),
+            cwd=str(home / "project"),
+            keep_alive=False,
+            log_file=home / "server.log",
+        )
+        async with Client(transport) as client:
+            yield Stage(home, client, paint)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of everything on the stage: nothing of the user's settings or accounts."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return inherited | {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / ".local/share"),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "FLEET_AGENTPACK_CONFIG": str(home / "config.toml"),
+        "FLEET_AGENTPACK_FLEET": "local",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "Demo",
+        "GIT_AUTHOR_EMAIL": "demo@example.test",
+        "GIT_COMMITTER_NAME": "Demo",
+        "GIT_COMMITTER_EMAIL": "demo@example.test",
+        "NO_COLOR": "1",
+    }
+
+
+def _furnish(home: Path) -> None:
+    """A small project, and a scripted program in the place of a coding agent."""
+    project = home / "project"
+    project.mkdir()
+    (project / "README.md").write_text("# Demo project\n", encoding="utf-8")
+    (project / "sales.csv").write_text(
+        "region,month,amount\nnorth,1,120\nsouth,1,80\nnorth,2,150\nsouth,2,95\n", encoding="utf-8"
+    )
+    agent = Path(__file__).with_name("scripted_agent.py")
+    command = json.dumps([sys.executable, str(agent)])
+    readings = (("text", "result"), ("failed", "is_error"), ("session", "session_id"))
+    rows = "".join(
+        f'[[fleet.programs.scripted.readings]]\nfield = "{field}"\npath = "{path}"\n'
+        for field, path in readings
+    )
+    (home / "config.toml").write_text(
+        f'[fleet]\nprogram = "scripted"\n[fleet.programs.scripted]\ncommand = {command}\n{rows}',
+        encoding="utf-8",
+    )
+    try:
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "Start"]):
+            process.run(["git", *words], cwd=project, env=environment(home))
+    except FileNotFoundError:
+        return  # without git the agents work on plain copies
+
+
+def _inline(arguments: Mapping[str, Any]) -> str:
+    text = json.dumps(arguments, ensure_ascii=False) if arguments else ""
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def _style(line: str) -> tuple[str, ...]:
+    if line.startswith("+") and not line.startswith("+++"):
+        return ("green",)
+    if line.startswith("-") and not line.startswith("---"):
+        return ("red",)
+    return ()

@@ -1,0 +1,147 @@
+"""An apply as a batch: the plan's changes, every root's manifest, and the snapshot of it all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from fleet_agentpack.deploy import lockfile
+from fleet_agentpack.deploy.compare import Change, Plan
+from fleet_agentpack.deploy.disk import find
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.journal import Row
+from fleet_agentpack.deploy.model import Blob, Root, owner, path_key, safe_name
+from fleet_agentpack.deploy.recorded import manifest_bytes
+from fleet_agentpack.deploy.snapshots import (
+    ManagedFile,
+    Snapshot,
+    SnapshotChange,
+    SnapshotStore,
+    now_text,
+)
+from fleet_agentpack.deploy.survey import Survey
+from fleet_agentpack.deploy.transaction import Batch, Kept, Step
+from fleet_agentpack.deploy.workspace import Workspace
+
+SAMPLES = 20
+
+
+def refuse_adoption(plan: Plan) -> None:
+    """Raises `E_ADOPT_CONFIRM_REQUIRED` when a plan would overwrite unmanaged files."""
+    paths = sorted(change.path for change in plan.adopted)
+    if paths:
+        raise DeployError(
+            "E_ADOPT_CONFIRM_REQUIRED",
+            f"{len(paths)} existing file(s) are not managed by agentpack and would be overwritten,"
+            f" first {paths[0]}; look at the diff, then allow it with adopt",
+            flag="--adopt",
+            adopt_updates=len(paths),
+            sample_paths=paths[:SAMPLES],
+            sample_paths_posix=paths[:SAMPLES],
+        )
+
+
+def nothing_to_do(plan: Plan, survey: Survey) -> bool:
+    """Whether no file changes and every root that holds files has its manifest."""
+    if plan.changes:
+        return False
+    holding = {output.root for output in survey.desired.all}
+    return all(survey.recorded.by_root[root].usable for root in holding)
+
+
+def batch_of(workspace: Workspace, survey: Survey, plan: Plan, snapshot_id: str) -> Batch:
+    """The transaction that carries a plan out."""
+    created_at = now_text()
+    steps = [
+        Step(
+            change.target,
+            change.op,
+            change.path,
+            change.before.sha256 if change.before else None,
+            change.output.blob if change.output else None,
+        )
+        for change in plan.changes
+    ]
+    outputs = sorted(survey.desired.all, key=lambda output: (output.root.target, output.path))
+    manifests = {
+        root: Blob.of(manifest_bytes(root, survey.desired.of(root), snapshot_id, created_at))
+        for root in _roots_to_record(survey, plan.changes)
+    }
+    steps += [_manifest_step(root, blob) for root, blob in manifests.items()]
+    kept = [Kept(output.root.target, output.path, output.blob) for output in outputs]
+    managed = tuple(
+        ManagedFile(output.root.target, output.path, output.blob.sha256) for output in outputs
+    )
+    lock = lockfile_sha256(workspace)
+
+    def record(rows: Sequence[Row], backup_root: str) -> dict[str, Any]:
+        return Snapshot(
+            kind="deploy",
+            id=snapshot_id,
+            created_at=created_at,
+            targets=tuple(sorted({file.target for file in managed})),
+            managed_files=managed,
+            changes=tuple(change_of(row, backup_root) for row in rows),
+            backup_root=backup_root,
+            lockfile_sha256=lock,
+        ).document()
+
+    origin = {
+        "project_root": workspace.project.root,
+        "roots": [[root.target, root.dir] for root in manifests],
+    }
+    return Batch(snapshot_id, steps, kept, record, origin)
+
+
+def change_of(row: Row, backup_root: str) -> SnapshotChange:
+    """A journal's row as a snapshot records it."""
+    name = row.backup.removeprefix("backup/") if row.backup else None
+    return SnapshotChange(
+        row.target,
+        row.op,
+        row.path,
+        f"{backup_root}/{name}" if name else None,
+        row.before.sha256 if row.before else None,
+        row.after.sha256 if row.after else None,
+    )
+
+
+def edit_warnings(
+    snapshots: SnapshotStore, snapshot_id: str, changes: Sequence[Change]
+) -> list[str]:
+    """Where the hand-made edits went that an apply has overwritten."""
+    backup = snapshots.directory(snapshot_id) / "backup"
+    return [
+        f"{change.path} had been edited by hand; the edited file is kept as"
+        f" {backup / safe_name(change.target) / path_key(change.path)}"
+        for change in changes
+        if change.edited_by_hand
+    ]
+
+
+def lockfile_sha256(workspace: Workspace) -> str | None:
+    """The hash of the repo's lockfile, None when there is none."""
+    try:
+        data = (workspace.repo / lockfile.FILE_NAME).read_bytes()
+    except OSError:
+        return None
+    return hashlib.sha256(data).hexdigest()
+
+
+def _roots_to_record(survey: Survey, changes: Sequence[Change]) -> list[Root]:
+    holding = {output.root for output in survey.desired.all}
+    touched = {owner(survey.roots, change.target, change.path) for change in changes}
+    return [
+        root
+        for root in survey.roots
+        if root in holding or root in touched or os.path.lexists(root.manifest_path)
+    ]
+
+
+def _manifest_step(root: Root, blob: Blob) -> Step:
+    found = find(root.manifest_path)
+    before = found.sha256 if found else None
+    op = "create" if before is None else "update"
+    return Step(root.target, op, root.manifest_path, before, blob)

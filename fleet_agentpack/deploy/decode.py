@@ -1,0 +1,134 @@
+"""Reads YAML nodes into values as agentpack does: strict shapes, lenient scalars, places in errors.
+
+Any plain scalar is accepted where text is expected, with its source text; an empty value stands for
+an empty list or mapping, an explicit `null` does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import yaml
+
+from fleet_agentpack.support import yaml12
+
+_INTEGER = re.compile(r"\+?(0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+|0|[1-9][0-9]*)\Z")
+_MAX_U32: Final = 2**32 - 1
+
+
+class ShapeError(ValueError):
+    """A value of the wrong kind; says where."""
+
+
+class Fields:
+    """A mapping read field by field."""
+
+    def __init__(self, node: Any, where: str) -> None:
+        self.where = where
+        self._node = node
+        self._found: dict[str, Any] = {}
+        if is_empty(node):
+            return
+        if not isinstance(node, yaml.MappingNode):
+            raise ShapeError(f"{_at(where, node)}: expected a mapping")
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else None
+            if name in self._found:
+                raise ShapeError(f"{_at(where, key)}: duplicate key {name!r}")
+            if name is not None:
+                self._found[name] = value
+
+    def items(self) -> Mapping[str, Any]:
+        """Every key with its node."""
+        return self._found
+
+    def node(self, name: str) -> Any:
+        """A field's node, or None when the field is missing."""
+        return self._found.get(name)
+
+    def required(self, name: str) -> Any:
+        """A field's node. Raises `ShapeError` when the field is missing."""
+        if name not in self._found:
+            raise ShapeError(f"{_at(self.where, self._node)}: missing field `{name}`")
+        return self._found[name]
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A field of text; without a default it is required."""
+        if default is not None and name not in self._found:
+            return default
+        return text_of(self.required(name), self.path(name))
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """A field that is true or false."""
+        node = self._found.get(name)
+        if node is None:
+            return default
+        value = yaml12.value_of(node) if yaml12.is_plain(node) else None
+        if not isinstance(value, bool):
+            raise ShapeError(f"{_at(self.path(name), node)}: expected true or false")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A field that is a list of texts, empty by default."""
+        where = self.path(name)
+        return tuple(text_of(item, f"{where}[{i}]") for i, item in enumerate(self.list(name)))
+
+    def list(self, name: str) -> list[Any]:
+        """The nodes of a field that is a list."""
+        node = self._found.get(name)
+        if is_empty(node):
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            raise ShapeError(f"{_at(self.path(name), node)}: expected a list")
+        return list(node.value)
+
+    def mapping(self, name: str) -> Fields:
+        """A field that is a mapping, empty by default."""
+        return Fields(self._found.get(name), self.path(name))
+
+    def data(self, name: str) -> dict[str, Any]:
+        """A field that is a mapping of anything."""
+        node = self._found.get(name)
+        if is_empty(node):
+            return {}
+        value = yaml12.value_of(node)
+        if not isinstance(value, dict):
+            raise ShapeError(f"{_at(self.path(name), node)}: expected a mapping")
+        return {str(key): item for key, item in value.items()}
+
+    def number(self, name: str) -> int:
+        """A required whole number that fits 32 bits."""
+        node = self.required(name)
+        match = _INTEGER.match(node.value) if yaml12.is_plain(node) else None
+        number = int(match[1], 0) if match and len(match[1]) < 40 else -1
+        if not 0 <= number <= _MAX_U32:
+            raise ShapeError(f"{_at(self.path(name), node)}: expected a whole number")
+        return number
+
+    def path(self, name: str) -> str:
+        """A field's dotted place in the file."""
+        return f"{self.where}.{name}" if self.where else name
+
+
+def text_of(node: Any, where: str) -> str:
+    """A scalar's text as it stands in the file."""
+    if not isinstance(node, yaml.ScalarNode):
+        raise ShapeError(f"{_at(where, node)}: expected text")
+    return str(node.value)
+
+
+def is_empty(node: Any) -> bool:
+    """Whether a value is missing or was left empty; an explicit `null` is not empty."""
+    return node is None or (yaml12.is_plain(node) and node.value == "")
+
+
+def is_null(node: Any) -> bool:
+    """Whether a value is missing, empty or null."""
+    return node is None or (yaml12.is_plain(node) and yaml12.value_of(node) is None)
+
+
+def _at(where: str, node: Any) -> str:
+    place = where or "the file"
+    return place if node is None else f"{place} (line {node.start_mark.line + 1})"

@@ -1,0 +1,156 @@
+"""The desired state: every target's outputs merged, clashes refused before anything is written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.model import Output, Root, owner
+
+_SURELY_SHORT = 250  # characters of a whole path, if they are ASCII
+_LONGEST_PATH = 4000  # below PATH_MAX, with room for a temporary name beside it
+
+
+@dataclass(frozen=True)
+class Desired:
+    """Outputs by target and path, and the same paths by target and directory."""
+
+    roots: tuple[Root, ...]
+    outputs: Mapping[str, Mapping[str, Output]]
+    directories: Mapping[str, Mapping[str, tuple[Root, list[str]]]]
+
+    def of(self, root: Root) -> list[Output]:
+        """The outputs that belong to a root, by path."""
+        found = [
+            output for output in self.outputs.get(root.target, {}).values() if output.root == root
+        ]
+        return sorted(found, key=lambda output: output.path)
+
+    @property
+    def all(self) -> Iterable[Output]:
+        """Every output."""
+        for outputs in self.outputs.values():
+            yield from outputs.values()
+
+
+def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
+    """One desired state from every area's outputs. Raises `E_DESIRED_STATE_CONFLICT`."""
+    by_place = {(root.target, root.dir): root for root, _ in reversed(areas)}
+    kept = tuple(sorted(by_place.values()))
+    merged: dict[str, dict[str, Output]] = {root.target: {} for root in kept}
+    directories: dict[str, dict[str, tuple[Root, list[str]]]] = {root.target: {} for root in kept}
+    for root, outputs in areas:
+        mixed = by_place[root.target, root.dir] != root or _has_roots_inside(root, kept)
+        of_target, places = merged[root.target], directories[root.target]
+        for output in outputs:
+            if mixed:
+                output = _with_owner(output, kept)
+            path = output.path
+            if len(path) > _SURELY_SHORT or not path.isascii():
+                _refuse_too_long(path)
+            if path in of_target:
+                of_target[path] = _merged(of_target[path], output)
+                continue
+            of_target[path] = output
+            parent = path.rpartition("/")[0] or "/"
+            if parent in places:
+                places[parent][1].append(path)
+            else:
+                places[parent] = (output.root, [path])
+    desired = Desired(kept, merged, directories)
+    _refuse_file_as_directory(desired)
+    _refuse_same_name(desired)
+    return desired
+
+
+def _refuse_too_long(path: str) -> None:
+    """What no disk takes is refused while nothing is written yet."""
+    parts = path.split("/")
+    if len(os.fsencode(path)) > _LONGEST_PATH or max(map(len, map(os.fsencode, parts))) > 255:
+        raise DeployError.io(path, OSError(errno.ENAMETOOLONG, "the name is too long"), "write")
+
+
+def _has_roots_inside(root: Root, roots: Sequence[Root]) -> bool:
+    prefix = root.path("")
+    return any(
+        other.target == root.target and other.dir != root.dir and other.dir.startswith(prefix)
+        for other in roots
+    )
+
+
+def _with_owner(output: Output, roots: tuple[Root, ...]) -> Output:
+    found = owner(roots, output.root.target, output.path)
+    if found is None or found == output.root:
+        return output
+    relative = output.path[len(found.path("")) :]
+    return output._replace(root=found, relative=relative)
+
+
+def _merged(one: Output, other: Output) -> Output:
+    if one.blob.sha256 != other.blob.sha256:
+        raise _conflict(one, other, "want different contents for")
+    ids = tuple(sorted({*one.module_ids, *other.module_ids}))
+    blob = one.blob if one.blob.executable else other.blob
+    return one._replace(module_ids=ids, blob=blob)
+
+
+def _refuse_file_as_directory(desired: Desired) -> None:
+    """A path cannot be a file for one module and a directory for another."""
+    for target, outputs in desired.outputs.items():
+        for directory, (root, paths) in desired.directories[target].items():
+            while len(directory) > len(root.dir):
+                if directory in outputs:
+                    inside = outputs[paths[0]]
+                    raise _conflict(outputs[directory], inside, "want a file and a directory at")
+                directory = directory.rpartition("/")[0]
+
+
+def _refuse_same_name(desired: Desired) -> None:
+    """Names that differ in case or in unicode form only are one file on some file systems."""
+    for outputs in desired.outputs.values():
+        if "".join(outputs).isascii() and len({path.lower() for path in outputs}) == len(outputs):
+            continue
+        seen: dict[str, Output] = {}
+        for path, output in outputs.items():
+            known = seen.setdefault(_folded(path), output)
+            if known is not output and folds_names(output.root.dir):
+                raise _conflict(
+                    known, output, "want the same name, on a disk that ignores case, for"
+                )
+
+
+def _folded(path: str) -> str:
+    return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
+
+
+def folds_names(directory: str) -> bool:
+    """Whether the file system under a directory takes `A` and `a` for one name."""
+    place = Path(directory)
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    swapped = str(place).swapcase()
+    try:
+        return swapped != str(place) and os.path.samefile(place, swapped)
+    except OSError:
+        return False
+
+
+def _conflict(one: Output, other: Output, clash: str) -> DeployError:
+    def side(output: Output) -> dict[str, object]:
+        return {"module_ids": list(output.module_ids), "sha256": output.blob.sha256}
+
+    ids = " and ".join(", ".join(output.module_ids[:4]) for output in (one, other))
+    return DeployError(
+        "E_DESIRED_STATE_CONFLICT",
+        f"{ids} {clash} {one.root.target} {one.path}",
+        target=one.root.target,
+        path=one.path,
+        path_posix=one.path,
+        existing=side(one),
+        new=side(other),
+    )

@@ -1,0 +1,257 @@
+"""The disk in two parts: `Reader` looks, `Disk` also touches.
+
+Every change that the engine makes to a file system goes through one of `Disk`'s small methods, so
+that a test can stop the world before, within or after each of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.hashes import HashCache, hash_file
+from fleet_agentpack.deploy.model import FileState, Root
+
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_O_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Found(NamedTuple):
+    """A file as it stands, with all that is needed to put it back."""
+
+    sha256: str
+    mode: int
+    link: str | None  # where it leads, if it is a symbolic link
+    stamp: tuple[int, int, int]  # inode, size, modification time
+
+
+class Reader:
+    """Looks at files; cannot change any."""
+
+    def __init__(self, hashes: HashCache) -> None:
+        self._hashes = hashes
+        self.looked_at: set[str] = set()
+
+    def state(self, path: str) -> FileState | None:
+        """What stands at a path; a link counts as what it leads to. Raises `DeployError`."""
+        return self.states([path])[path]
+
+    def states(self, paths: Iterable[str]) -> dict[str, FileState | None]:
+        """The states of many paths. Raises `DeployError`."""
+        found: dict[str, FileState | None] = {}
+        entries, digest, learn = self._hashes.entries, self._hashes.digest, self._hashes.learn
+        lstat, executable = os.lstat, 0 if os.name == "nt" else stat.S_IXUSR
+        for path in paths:
+            known = entries.get(path)
+            try:
+                if known is None:
+                    sha256, status = learn(path)
+                    found[path] = FileState(sha256, status.st_mode & executable != 0)
+                    continue
+                status = lstat(path)
+                mode = status.st_mode
+                # The same test as in `digest`, here because a call costs as much as the test.
+                if (
+                    known[0] == status.st_mtime_ns
+                    and known[1] == status.st_ctime_ns
+                    and known[2] == status.st_ino
+                    and known[3] == status.st_size
+                    and known[4] == status.st_dev
+                    and mode & 0o170000 == stat.S_IFREG
+                ):
+                    found[path] = FileState(known[5], mode & executable != 0)
+                elif stat.S_ISREG(mode):
+                    found[path] = FileState(digest(path, status), mode & executable != 0)
+                else:
+                    found[path] = self._unusual(path)
+            except FileNotFoundError:
+                found[path] = None
+            except OSError as error:
+                found[path] = self._after_error(path, error)
+        self.looked_at.update(found)
+        return found
+
+    def _after_error(self, path: str, error: OSError) -> FileState | None:
+        """What stands at a path that could not be opened as a regular file."""
+        try:
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                raise DeployError.io(path, error, "read") from error
+            return self._unusual(path)
+        except FileNotFoundError:
+            return None
+        except OSError as again:
+            raise DeployError.io(path, again, "read") from again
+
+    def _unusual(self, path: str) -> FileState | None:
+        """The state of something that is not a regular file: a link is followed."""
+        if os.path.islink(path):
+            status = os.stat(path)  # a link that leads nowhere counts as absent
+            if stat.S_ISREG(status.st_mode):
+                return FileState(hash_file(path, status.st_size), _may_execute(status.st_mode))
+        raise _in_the_way(path)
+
+    def directory(self, root: Root, path: str, known: dict[str, bool]) -> bool:
+        """Whether a directory below a root exists; refuses links that lead out of the root."""
+        exists = known.get(path)
+        if exists is not None:
+            return exists
+        if len(path) <= len(root.dir):
+            exists = _is_directory(root.dir)
+        else:
+            above = path.rpartition("/")[0] or "/"
+            exists = self.directory(root, above, known) and _is_own_directory(root, path)
+        known[path] = exists
+        return exists
+
+
+class Disk(Reader):
+    """Changes files, one small step at a time. Raises `OSError`."""
+
+    def __init__(self, hashes: HashCache, *, durable: bool = False) -> None:
+        super().__init__(hashes)
+        self.durable = durable
+
+    def create(self, path: str, data: bytes, mode: int, *, exact: bool = False) -> None:
+        """Write a new file; `exact` sets the mode regardless of the umask."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _O_FLAGS, mode)
+        try:
+            if exact and os.name != "nt":
+                os.fchmod(descriptor, mode)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            if self.durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def symlink(self, destination: str, path: str) -> None:
+        """Make a symbolic link."""
+        os.symlink(destination, path)
+
+    def rename(self, source: str, path: str) -> None:
+        """Put a file or directory in another's place in one step."""
+        os.replace(source, path)
+        if self.durable:
+            sync_directory(os.path.dirname(path))
+
+    def link(self, source: str, path: str) -> None:
+        """Give a file a second name."""
+        os.link(source, path, follow_symlinks=False)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+        if self.durable:
+            sync_directory(os.path.dirname(path))
+
+    def make_directory(self, path: str) -> None:
+        """Make one directory."""
+        os.mkdir(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove one empty directory."""
+        os.rmdir(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory of ours and all it holds, as far as that can be done now."""
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def find(path: str) -> Found | None:
+    """Everything about the file at a path, read afresh; None when there is nothing."""
+    try:
+        status = os.lstat(path)
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return None
+        raise DeployError.io(path, error, "read") from error
+    stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
+    mode = stat.S_IMODE(status.st_mode)
+    try:
+        if stat.S_ISLNK(status.st_mode):
+            return Found(_content_hash(path), mode, os.readlink(path), stamp)
+        if not stat.S_ISREG(status.st_mode):
+            raise _in_the_way(path)
+        return Found(_content_hash(path), mode, None, stamp)
+    except OSError as error:
+        raise DeployError.io(path, error, "read") from error
+
+
+def _content_hash(path: str) -> str:
+    try:
+        return hash_file(path, os.stat(path).st_size)
+    except FileNotFoundError:
+        return ""  # a link that leads nowhere
+
+
+def sync_directory(path: str) -> None:
+    """Make renames inside a directory survive a power cut."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path or ".", os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise DeployError.io(path, error, "read") from error
+    if not stat.S_ISDIR(mode):
+        raise DeployError(
+            "E_UNEXPECTED",
+            f"{path} is a file where a directory is needed",
+            reason="not_a_directory",
+            next_actions=("move_file_away", "retry_command"),
+            path=path,
+        )
+    return True
+
+
+def _is_own_directory(root: Root, path: str) -> bool:
+    """Whether a directory exists and really lies inside its root."""
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode):
+            return True
+        if stat.S_ISLNK(mode):
+            inside = os.path.realpath(root.dir).rstrip("/") + "/"
+            if not os.path.realpath(path).startswith(inside):
+                raise DeployError(
+                    "E_IO_INVALID_PATH",
+                    f"{path} is a link that leads out of {root.dir}",
+                    path=path,
+                    path_posix=path,
+                    hint="remove the link, or point the target at the directory that it leads to",
+                )
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise DeployError.io(path, error, "read") from error
+    return _is_directory(path)
+
+
+def _may_execute(mode: int) -> bool:
+    return os.name != "nt" and bool(mode & stat.S_IXUSR)
+
+
+def _in_the_way(path: str) -> DeployError:
+    return DeployError(
+        "E_UNEXPECTED",
+        f"read {path}: a directory or a special file stands where a file belongs",
+        reason="not_a_file",
+        next_actions=("move_directory_away", "retry_command"),
+        path=path,
+        path_posix=path,
+    )

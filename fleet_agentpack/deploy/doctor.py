@@ -1,0 +1,117 @@
+"""Doctor: are the roots there, may we write to them, does git ignore what we leave in them?"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.home import Home, git
+from fleet_agentpack.deploy.model import Root, posix
+from fleet_agentpack.support.files import write_atomic
+
+IGNORED = ".agentpack.manifest*.json"
+
+
+@dataclass(frozen=True)
+class GitHygiene:
+    """A git work tree that does not ignore the manifests in it."""
+
+    top: str
+    warning: str
+
+
+def check_root(root: Root) -> dict[str, Any]:
+    """What is right and wrong with one root; nothing is written to find out."""
+    exists = os.path.lexists(root.dir)
+    is_directory = os.path.isdir(root.dir)
+    writable = is_directory and os.access(root.dir, os.W_OK | os.X_OK)
+    issues, suggestion = [], None
+    if not exists:
+        issues, suggestion = ["missing"], f"create directory: mkdir -p {_quoted(root.dir)}"
+    elif not is_directory:
+        issues = ["not_a_directory"]
+    elif not writable:
+        issues = ["not_writable"]
+        suggestion = f"fix permissions: chmod u+rwx {_quoted(root.dir)}"
+    return {
+        "exists": exists,
+        "issues": issues,
+        "root": root.dir,
+        "root_posix": posix(root.dir),
+        "scan_extras": root.scan_extras,
+        "suggestion": suggestion,
+        "target": root.target,
+        "writable": writable,
+    }
+
+
+def check_git(home: Home, roots: list[Root]) -> list[GitHygiene]:
+    """The roots inside a git work tree that does not ignore their manifests."""
+    tops: dict[str, list[Root]] = {}
+    for root in roots:
+        if os.path.isdir(root.dir):
+            found = _git_or_none(home, root.dir, "rev-parse", "--show-toplevel")
+            if found:
+                tops.setdefault(found.rstrip("\n"), []).append(root)
+    return [
+        GitHygiene(
+            top,
+            f"git does not ignore {root.manifest_path}: add the line {IGNORED} to"
+            f" {top}/.gitignore, or run `fleet-agentpack doctor --fix`",
+        )
+        for top, inside in tops.items()
+        for root in inside
+        if not _is_ignored(home, root)
+    ]
+
+
+def ignore_manifests(top: str) -> dict[str, Any]:
+    """Add our line to a work tree's `.gitignore`, once."""
+    path = Path(top, ".gitignore")
+    return {
+        "gitignore_path": str(path),
+        "gitignore_path_posix": path.as_posix(),
+        "repo_root": top,
+        "repo_root_posix": posix(top),
+        "updated": add_lines(path, [IGNORED]),
+    }
+
+
+def add_lines(path: Path, wanted: list[str]) -> bool:
+    """Append the lines that a text file does not have yet; says whether it changed."""
+    try:
+        text = path.read_bytes() if path.exists() else b""
+        present = {line.strip() for line in text.decode("utf-8", "replace").splitlines()}
+        missing = [line for line in wanted if line not in present]
+        if not missing:
+            return False
+        if text and not text.endswith(b"\n"):
+            text += b"\n"
+        write_atomic(path, text + "".join(f"{line}\n" for line in missing).encode())
+    except OSError as error:
+        raise DeployError.io(path, error, "write") from error
+    return True
+
+
+def _is_ignored(home: Home, root: Root) -> bool:
+    try:
+        done = git(home, root.dir, "check-ignore", "--quiet", "--", root.manifest_path)
+    except DeployError:
+        return True
+    return done.status == 0
+
+
+def _git_or_none(home: Home, cwd: str, *arguments: str) -> str | None:
+    try:
+        done = git(home, cwd, *arguments)
+    except DeployError:
+        return None
+    return done.text if done.status == 0 else None
+
+
+def _quoted(path: str) -> str:
+    plain = all(char.isalnum() or char in "/._-+@%" for char in path)
+    return path if plain else "'" + path.replace("'", "'\\''") + "'"

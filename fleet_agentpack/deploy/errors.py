@@ -1,0 +1,202 @@
+"""DeployError: every failure of this domain, with its stable code, reason and next actions."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import Any, Self
+
+from fleet_agentpack.deploy.envelope import envelope
+from fleet_agentpack.support.errors import AppError, Problem
+
+TARGET_CHOICES = ("all", "codex", "claude_code", "cursor", "vscode")
+
+# Code → (reason_code, next_actions) used when the place that raises has nothing better to say.
+CODES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "E_ADOPT_CONFIRM_REQUIRED": ("adopt_confirm_required", ("retry_with_adopt",)),
+    "E_BUSY": ("busy", ("wait", "retry_command")),
+    "E_CONFIG_INVALID": ("config_invalid", ("fix_config", "retry_command")),
+    "E_CONFIG_MISSING": ("config_missing", ("run_init", "retry_with_repo", "retry_command")),
+    "E_CONFIG_UNSUPPORTED_VERSION": (
+        "config_unsupported_version",
+        ("upgrade_agentpack", "fix_config_version", "retry_command"),
+    ),
+    "E_CONFIRM_REQUIRED": ("confirm_required", ("retry_with_yes",)),
+    "E_DESIRED_STATE_CONFLICT": (
+        "desired_state_conflict",
+        ("resolve_desired_state_conflict", "retry_command"),
+    ),
+    "E_GIT_NOT_FOUND": ("git_not_found", ("install_git", "retry_command")),
+    "E_INVALID_ARGUMENTS": ("invalid_arguments", ("fix_arguments", "retry_command")),
+    "E_IO_INVALID_PATH": ("io_invalid_path", ("fix_path", "retry_command")),
+    "E_IO_PATH_TOO_LONG": (
+        "io_path_too_long",
+        ("shorten_path", "enable_long_paths", "retry_command"),
+    ),
+    "E_IO_PERMISSION_DENIED": ("io_permission_denied", ("fix_permissions", "retry_command")),
+    "E_LOCKFILE_INVALID": ("lockfile_invalid_json", ("regenerate_lockfile", "retry_command")),
+    "E_LOCKFILE_MISSING": ("lockfile_missing", ("run_lock", "run_update", "retry_command")),
+    "E_LOCKFILE_UNSUPPORTED_VERSION": (
+        "lockfile_unsupported_version",
+        ("upgrade_agentpack", "regenerate_lockfile", "retry_command"),
+    ),
+    "E_OVERLAY_PATCH_APPLY_FAILED": (
+        "overlay_patch_apply_failed",
+        ("regenerate_patch", "switch_to_dir_overlay", "retry_command"),
+    ),
+    "E_TARGET_UNSUPPORTED": (
+        "target_not_compiled",
+        (
+            "inspect_help_json",
+            "edit_manifest_targets",
+            "rebuild_with_target_feature",
+            "retry_command",
+        ),
+    ),
+    "E_UNEXPECTED": ("unexpected", ("retry_command",)),
+}
+
+_COMMAND_IDS = {"deploy_apply": "deploy --apply"}  # tools whose name is not their command
+
+_IO_CODES = {
+    errno.EACCES: "E_IO_PERMISSION_DENIED",
+    errno.EPERM: "E_IO_PERMISSION_DENIED",
+    errno.EROFS: "E_IO_PERMISSION_DENIED",
+    errno.ENAMETOOLONG: "E_IO_PATH_TOO_LONG",
+    errno.EINVAL: "E_IO_INVALID_PATH",
+    errno.EILSEQ: "E_IO_INVALID_PATH",
+    errno.ELOOP: "E_IO_INVALID_PATH",
+}
+_IO_REASONS = {
+    errno.ENOSPC: ("disk_full", ("free_disk_space", "retry_command")),
+    errno.EDQUOT: ("disk_full", ("free_disk_space", "retry_command")),
+    errno.ENOTDIR: ("not_a_directory", ("move_file_away", "retry_command")),
+    errno.EISDIR: ("not_a_file", ("move_directory_away", "retry_command")),
+}
+_IO_HINTS = {
+    "E_IO_PERMISSION_DENIED": "check the owner and the permissions of this path",
+    "E_IO_PATH_TOO_LONG": "use shorter module ids, file names or directories",
+    "E_IO_INVALID_PATH": "this path cannot be used; look for links and odd characters in it",
+}
+
+
+class DeployError(AppError):
+    """An expected failure: a stable code, a sentence, and what to do next."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        reason: str | None = None,
+        next_actions: Sequence[str] | None = None,
+        **details: Any,
+    ) -> None:
+        super().__init__(message)
+        default_reason, default_actions = CODES[code]
+        self.code = code
+        self.message = message
+        self.command_id = ""  # filled in by the command that failed
+        self.details = {
+            **details,
+            "reason_code": reason or default_reason,
+            "next_actions": list(default_actions if next_actions is None else next_actions),
+        }
+
+    def payload(self) -> dict[str, Any]:
+        """The failure as an envelope."""
+        error = {
+            "code": self.code,
+            "message": self.message,
+            "details": dict(sorted(self.details.items())),
+        }
+        return envelope(self.command_id or "agentpack", errors=[error])
+
+    def advice(self) -> list[str]:
+        """What a person can do next."""
+        lines = [str(self.details["hint"])] if "hint" in self.details else []
+        if self.code == "E_DESIRED_STATE_CONFLICT":
+            lines.insert(0, f"error[{self.code}]: give one of the modules another name or target")
+        elif self.code == "E_ADOPT_CONFIRM_REQUIRED":
+            lines.append("fleet-agentpack diff shows what would change; --adopt allows it")
+        return lines
+
+    def during(self, command_id: str) -> Self:
+        """This error, told as the failure of a command."""
+        self.command_id = self.command_id or command_id
+        return self
+
+    @classmethod
+    def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
+        """The error for a call whose arguments do not fit the tool's schema."""
+        if any(problem.field == "target" for problem in problems):
+            error = cls.target_filter(None)
+        else:
+            error = cls(
+                "E_INVALID_ARGUMENTS",
+                "; ".join(str(problem) for problem in problems) or "the arguments do not fit",
+                problems=[
+                    {"field": problem.field, "kind": problem.kind, "message": problem.message}
+                    for problem in problems
+                ],
+            )
+        return error.during(_COMMAND_IDS.get(tool, tool))
+
+    @classmethod
+    def unexpected(cls, tool: str) -> Self:
+        """The error for a fault of ours."""
+        error = cls("E_UNEXPECTED", f"{tool} failed unexpectedly; the server's log has the details")
+        return error.during(_COMMAND_IDS.get(tool, tool))
+
+    @classmethod
+    def confirm_required(cls, tool: str) -> Self:
+        """The refusal of a mutation that nobody approved with `yes`."""
+        command_id = _COMMAND_IDS.get(tool, tool)
+        error = cls(
+            "E_CONFIRM_REQUIRED",
+            f"{command_id} changes files and needs an explicit approval: pass yes",
+            command=command_id,
+        )
+        return error.during(command_id)
+
+    @classmethod
+    def target_filter(cls, target: str | None, allowed: Sequence[str] = TARGET_CHOICES) -> Self:
+        """The refusal of a `target` argument that names nothing."""
+        named = "this target" if target is None else f"target {target!r}"
+        details: dict[str, Any] = {} if target is None else {"target": target}
+        return cls(
+            "E_TARGET_UNSUPPORTED",
+            f"{named} is not supported; choose one of {', '.join(allowed)}",
+            reason="target_filter_unsupported",
+            next_actions=("inspect_help_json", "retry_with_supported_target"),
+            allowed=list(allowed),
+            **details,
+        )
+
+    @classmethod
+    def config_invalid(cls, message: str, **details: Any) -> Self:
+        """A manifest, module or overlay that breaks a rule."""
+        return cls("E_CONFIG_INVALID", message, **details)
+
+    @classmethod
+    def io(cls, path: str | os.PathLike[str], error: OSError, doing: str = "use") -> Self:
+        """A file that the system would not let us use."""
+        number = error.errno or 0
+        code = _IO_CODES.get(number, "E_UNEXPECTED")
+        reason, actions = _IO_REASONS.get(number, (None, None))
+        if code == "E_UNEXPECTED" and reason is None:
+            reason = "io_error"
+        text = os.fspath(path)
+        hint = {"hint": _IO_HINTS[code]} if code in _IO_HINTS else {}
+        return cls(
+            code,
+            f"cannot {doing} {text}: {error.strerror or type(error).__name__}",
+            reason=reason,
+            next_actions=actions,
+            path=text,
+            path_posix=text.replace(os.sep, "/"),
+            io_kind=errno.errorcode.get(number, "unknown"),
+            raw_os_error=number,
+            **hint,
+        )

@@ -1,0 +1,214 @@
+"""Where everything is: the agentpack home, the config repo, the project, this machine's name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.support import process
+
+_TRUTHY = {"1", "true", "yes", "y", "on"}
+_GIT_OWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
+
+
+@dataclass(frozen=True)
+class Home:
+    """The directories and variables that the engine works with; it reads no others."""
+
+    root: Path  # $AGENTPACK_HOME
+    user: Path  # the user's home directory
+    cwd: Path
+    cache: Path  # our own cache, never inside the agentpack home
+    environ: Mapping[str, str]
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str], user: Path, cwd: Path, cache: Path) -> Home:
+        """The home that the environment names."""
+        given = environ.get("AGENTPACK_HOME")
+        if given is None:
+            root = user / ".agentpack"
+        else:
+            root = cwd / (user / given[2:] if given.startswith("~/") else given)
+        return cls(root, user, cwd, cache, environ)
+
+    @property
+    def default_repo(self) -> Path:
+        return self.root / "repo"
+
+    @property
+    def git_store(self) -> Path:
+        return self.root / "cache" / "git"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.root / "state" / "snapshots"
+
+    @property
+    def staging(self) -> Path:
+        return self.root / "state" / "staging"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "state" / "journal.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "state" / "apply.lock"
+
+    @property
+    def durable(self) -> bool:
+        """Whether writes must survive a power cut."""
+        return self.environ.get("AGENTPACK_FSYNC", "").strip().lower() in _TRUTHY
+
+    def expand(self, text: str) -> str:
+        """An absolute path from configuration text: `~/` is the user's home, else from the cwd."""
+        if text == "~" or text.startswith("~/"):
+            text = str(self.user) + text[1:]
+        absolute = os.path.join(self.cwd, text)
+        if ".." in absolute.split("/"):
+            return os.path.realpath(absolute)
+        return os.path.normpath(absolute).replace("//", "/")
+
+    def repo(self, given: str | None) -> Path:
+        """The config repo: the one asked for, or the home's."""
+        if given is None:
+            return self.default_repo
+        if "\x00" in given:
+            raise DeployError("E_INVALID_ARGUMENTS", "repo: a path cannot contain a NUL character")
+        return self.cwd / given
+
+
+@dataclass(frozen=True)
+class Project:
+    """The project that the command was started in."""
+
+    root: str
+    id: str
+
+
+def git(
+    home: Home, cwd: Path | str, *arguments: str, timeout_s: float = 60.0, stdin: bytes = b""
+) -> process.Completed:
+    """Run git, never asking anything. Raises `DeployError` when there is no git."""
+    environ = {name: value for name, value in home.environ.items() if name not in _GIT_OWN}
+    environ |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        return process.run(
+            ["git", *arguments], cwd=Path(cwd), env=environ, timeout_s=timeout_s, stdin=stdin
+        )
+    except FileNotFoundError as error:
+        if not Path(cwd).is_dir():
+            raise DeployError.io(cwd, error, "enter") from error
+        raise DeployError(
+            "E_GIT_NOT_FOUND",
+            "git is needed for this and was not found",
+            args=list(arguments),
+            cwd=str(cwd),
+            cwd_posix=Path(cwd).as_posix(),
+            hint="install git and make sure that it is on PATH",
+        ) from error
+    except process.ProcessTimeoutError as error:
+        raise DeployError(
+            "E_UNEXPECTED",
+            f"git {arguments[0]} took longer than {timeout_s:g} s",
+            reason="git_timeout",
+        ) from error
+    except OSError as error:
+        raise DeployError.io(cwd, error, "run git in") from error
+
+
+def find_project(home: Home, remembered: dict[Any, Project] | None = None) -> Project:
+    """The git work tree around the working directory, or the working directory itself.
+
+    `remembered` holds the last answer by the stat of the files that it depends on.
+    """
+    stamp = _git_stamp(home)
+    if remembered is None or stamp not in remembered:
+        found = _ask_git(home)
+        if remembered is None:
+            return found
+        remembered.clear()
+        remembered[stamp] = found
+    return remembered[stamp]
+
+
+def _git_stamp(home: Home) -> tuple[Any, ...]:
+    """Everything that can change what git says about the working directory."""
+    places = [directory / ".git" for directory in (home.cwd, *home.cwd.parents)]
+    settings = [home.user / ".gitconfig", home.user / ".config/git/config"]
+    stamp: list[Any] = []
+    for path in [*places, *(place / "config" for place in places), *settings]:
+        try:
+            status = os.stat(path)
+            stamp.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        except OSError:
+            stamp.append(None)
+    return tuple(stamp)
+
+
+def _ask_git(home: Home) -> Project:
+    root, origin = str(home.cwd), ""
+    try:
+        top = git(home, home.cwd, "rev-parse", "--show-toplevel")
+        if top.status == 0 and top.text.rstrip("\n"):
+            root = top.text.rstrip("\n")
+            remote = git(home, home.cwd, "remote", "get-url", "origin")
+            origin = remote.text.strip() if remote.status == 0 else ""
+    except DeployError:
+        pass  # without git, the project is simply the working directory
+    basis = normal_origin(origin) if origin else os.path.realpath(root)
+    digest = hashlib.sha256(basis.encode("utf-8", "surrogateescape")).hexdigest()
+    return Project(os.path.normpath(root), digest[:16])
+
+
+def normal_origin(url: str) -> str:
+    """A remote's address without its scheme, so that ssh and https give one project."""
+    text = url.strip()
+    while text.endswith(".git"):
+        text = text[: -len(".git")]
+    if text.startswith("git@"):
+        text = text[len("git@") :].replace(":", "/")
+    else:
+        text = (
+            text.removeprefix("https://")
+            if text.startswith("https://")
+            else (text.removeprefix("http://"))
+        )
+    return text.lower()
+
+
+def machine_id(home: Home, given: str | None = None) -> str:
+    """The name under which this machine's overlays are kept."""
+    candidates = [
+        given or "",
+        home.environ.get("AGENTPACK_MACHINE_ID", ""),
+        home.environ.get("HOSTNAME", ""),
+        home.environ.get("COMPUTERNAME", ""),
+    ]
+    for candidate in candidates:
+        if name := normal_machine(candidate):
+            return name
+    return normal_machine(_host_name()) or "unknown"
+
+
+def normal_machine(text: str) -> str:
+    """A machine's name as a directory name: other characters become single dashes."""
+    kept: list[str] = []
+    for char in text.strip().lower():
+        if (char.isascii() and char.isalnum()) or char in "-_":
+            kept.append(char)
+        elif not kept or kept[-1] != "-":
+            kept.append("-")
+    return "".join(kept).strip("-")
+
+
+def _host_name() -> str:
+    try:
+        return process.run(["hostname"], timeout_s=5).text
+    except (OSError, TimeoutError):
+        return ""

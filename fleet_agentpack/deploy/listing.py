@@ -1,0 +1,53 @@
+"""Directory listings, remembered by the directory's stat: adding or removing a name changes it."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from fleet_agentpack.deploy.hashes import settled
+
+
+class Listing(NamedTuple):
+    """The names in one directory with their paths, by kind."""
+
+    directories: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str], ...]
+    others: tuple[tuple[str, str], ...]  # links and special files
+    file_paths: frozenset[str]
+
+
+class Lister:
+    """Lists directories, and does not read one again that has not changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[int, ...], Listing]] = {}
+
+    def list(self, directory: str) -> Listing:
+        """What is in a directory. Raises `OSError`."""
+        status = os.stat(directory)
+        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+        known = self._known.get(directory)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        listing = _read(directory)
+        if settled(status.st_mtime_ns, status.st_ctime_ns):
+            self._known[directory] = (stamp, listing)
+        else:
+            self._known.pop(directory, None)
+        return listing
+
+
+def _read(directory: str) -> Listing:
+    directories, files, others = [], [], []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            row = (entry.name, entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                directories.append(row)
+            elif entry.is_file(follow_symlinks=False):
+                files.append(row)
+            else:
+                others.append(row)
+    paths = frozenset(path for _, path in files)
+    return Listing(tuple(directories), tuple(files), tuple(others), paths)

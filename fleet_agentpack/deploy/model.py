@@ -1,0 +1,124 @@
+"""The values that flow through the engine: roots, contents, outputs, and the state of one file.
+
+The types that exist once per file are named tuples, because ten thousand of them are made per call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import NamedTuple
+
+from fleet_agentpack.deploy.errors import DeployError
+
+MANIFEST_PREFIX = ".agentpack.manifest"
+TEMPORARY_PREFIX = ".agentpack-tmp-"  # what an interrupted write leaves; recovery removes it
+
+
+class Root(NamedTuple):
+    """A directory that one target's outputs go to."""
+
+    target: str
+    dir: str
+    scan_extras: bool
+
+    @property
+    def manifest_path(self) -> str:
+        """Where this root's list of managed files is kept."""
+        return self.path(f"{MANIFEST_PREFIX}.{safe_name(self.target)}.json")
+
+    @property
+    def legacy_manifest_path(self) -> str:
+        """Where older versions kept it."""
+        return self.path(f"{MANIFEST_PREFIX}.json")
+
+    def path(self, relative: str) -> str:
+        """A path below this root."""
+        return f"{self.dir}/{relative}" if self.dir != "/" else f"/{relative}"
+
+
+class FileState(NamedTuple):
+    """What stands at a place: a hash and whether it may be executed. Absent is None."""
+
+    sha256: str
+    executable: bool
+
+
+class Blob(NamedTuple):
+    """Some bytes that are known by their hash: a file's, read when needed, or our own."""
+
+    sha256: str
+    size: int
+    executable: bool
+    path: str
+    data: bytes | None = None
+
+    @classmethod
+    def of(cls, data: bytes, executable: bool = False) -> Blob:
+        """A blob of bytes made here."""
+        return cls(hashlib.sha256(data).hexdigest(), len(data), executable, "", data)
+
+    def read(self) -> bytes:
+        """The bytes. Raises `DeployError` when the file is not what was hashed any more."""
+        if self.data is not None:
+            return self.data
+        data = read_file(self.path)
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            raise DeployError(
+                "E_UNEXPECTED",
+                f"{self.path} changed while it was being read; run the command again",
+                reason="changed_meanwhile",
+                path=self.path,
+            )
+        return data
+
+
+class Output(NamedTuple):
+    """One file that a target wants: where, what, and from which modules."""
+
+    root: Root
+    relative: str
+    path: str
+    blob: Blob
+    module_ids: tuple[str, ...]
+
+
+def read_file(path: str) -> bytes:
+    """All bytes of a file; symbolic links are followed. Raises `DeployError`."""
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            return stream.readall() or b""
+    except OSError as error:
+        raise DeployError.io(path, error, "read") from error
+
+
+def safe_name(text: str) -> str:
+    """Text as one component of a file name: anything unusual becomes `_`."""
+    return "".join(c if (c.isascii() and c.isalnum()) or c in "-_" else "_" for c in text)
+
+
+def module_fs_key(module_id: str, *, bounded: bool = True) -> str:
+    """The directory name that stands for a module id in overlays and cursor rules."""
+    name = safe_name(module_id) or "module"
+    digest = hashlib.sha256(module_id.encode("utf-8", "replace")).hexdigest()
+    return f"{name[:64] if bounded else name}--{digest[:10]}"
+
+
+def path_key(path: str) -> str:
+    """The name of a path's copy inside a snapshot."""
+    return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def posix(path: str) -> str:
+    """A path as text with forward slashes."""
+    return path.replace("\\", "/") if os.sep == "\\" else path
+
+
+def owner(roots: tuple[Root, ...], target: str, path: str) -> Root | None:
+    """The root that a path belongs to: of its target, the deepest one above it."""
+    best: Root | None = None
+    for root in roots:
+        inside = root.target == target and path.startswith(f"{root.dir.rstrip('/')}/")
+        if inside and (best is None or len(root.dir) > len(best.dir)):
+            best = root
+    return best

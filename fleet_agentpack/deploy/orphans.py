@@ -1,0 +1,62 @@
+"""Files left behind: deployed once to a root that the configuration does not name any more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from fleet_agentpack.deploy.model import Root
+from fleet_agentpack.deploy.recorded import read_manifest
+from fleet_agentpack.deploy.workspace import Workspace
+
+_RECORDS = 10  # how far back a target's last deploy is looked for
+
+
+def left_behind(workspace: Workspace, roots: Iterable[Root]) -> list[str]:
+    """Warnings about roots of this project's last deploys that are roots no longer.
+
+    They are never touched: only the user knows whether the files are still wanted.
+    """
+    current = {root.manifest_path for root in roots}
+    warnings = []
+    for root in _last_roots(workspace):
+        if root.manifest_path in current:
+            continue
+        files = [path for path in read_manifest(root, {}).files if os.path.lexists(path)]
+        if files:
+            warnings.append(
+                f"{len(files)} file(s) that were deployed to {root.dir} for {root.target} are left"
+                f" behind, first {files[0]}: the configuration does not cover that place any more;"
+                f" delete them and {root.manifest_path} by hand, or restore the old setting"
+            )
+    return warnings
+
+
+def _last_roots(workspace: Workspace) -> list[Root]:
+    """The roots that each target's latest deploy in this project wrote."""
+    store, wanted = workspace.snapshots, workspace.request.target
+    found: list[Root] = []
+    settled: set[str] = set()
+    for snapshot_id in reversed(store.ids()[-_RECORDS:]):
+        project = store.project_of(snapshot_id)
+        if project not in (None, workspace.project.root):
+            continue
+        roots = [
+            root
+            for root in store.roots_of(snapshot_id)
+            if root.target not in settled
+            and wanted in ("all", root.target)
+            and (project is not None or _could_be_ours(workspace, root))
+        ]
+        found += roots
+        settled |= {root.target for root in roots}
+        if settled >= set(workspace.targets):
+            break
+    return found
+
+
+def _could_be_ours(workspace: Workspace, root: Root) -> bool:
+    """A record of agentpack itself does not name its project: trust what can only be ours."""
+    user = str(workspace.home.user).rstrip("/")
+    project = workspace.project.root.rstrip("/")
+    return root.path("").startswith((f"{project}/", f"{user}/.codex/", f"{user}/.claude/"))

@@ -1,0 +1,307 @@
+"""Overlays: the user's own files and patches over a module, for all, a machine, or a project."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.home import Home, Project, git
+from fleet_agentpack.deploy.model import Blob, module_fs_key, read_file
+from fleet_agentpack.deploy.trees import METADATA_DIR, Tree, TreeEntry, TreeReader, tree_hash
+from fleet_agentpack.support.files import EscapeError, check_relative
+
+SCOPES = ("global", "machine", "project")  # low to high
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """One overlay directory that exists."""
+
+    scope: str
+    directory: str
+
+    @property
+    def metadata(self) -> str:
+        """The directory that describes the overlay and is never deployed."""
+        return f"{self.directory}/{METADATA_DIR}"
+
+
+class Overlays:
+    """The overlays of a config repo for one machine and one project."""
+
+    def __init__(self, home: Home, repo: Path, machine: str, project: Project) -> None:
+        self._home = home
+        self._boundaries = (str(repo),)
+        self._bases = {
+            "global": f"{repo}/overlays",
+            "machine": f"{repo}/overlays/machines/{machine}",
+            "project": f"{repo}/projects/{project.id}/overlays",
+        }
+        self._names = {scope: _names_in(base) for scope, base in self._bases.items()}
+
+    def of(self, module_id: str) -> list[Overlay]:
+        """A module's overlays, lowest layer first."""
+        if not any(self._names.values()):
+            return []
+        found = []
+        for scope in SCOPES:
+            present = self.candidates(scope, module_id)
+            if present:
+                found.append(Overlay(scope, present[0]))
+        return found
+
+    def candidates(self, scope: str, module_id: str) -> list[str]:
+        """Every directory that could be a module's overlay and exists, preferred one first."""
+        names = dict.fromkeys(
+            [module_fs_key(module_id), module_fs_key(module_id, bounded=False), module_id]
+        )
+        safe = [name for name in names if "/" not in name and "\\" not in name]
+        return [f"{self._bases[scope]}/{name}" for name in safe if name in self._names[scope]]
+
+    def lay(
+        self, module_id: str, upstream: Tree, reader: TreeReader, made: dict[Any, Blob]
+    ) -> Tree:
+        """A module's files with every layer applied."""
+        tree = upstream
+        for overlay in self.of(module_id):
+            files, patches = self._contents(overlay, reader)
+            if files or patches:
+                tree = dict(tree)
+            for name, blob in files.items():
+                _refuse_clash(tree, name, overlay)
+                tree[name] = blob
+            for name, patch in sorted(patches.items()):
+                key = ("patch", name, patch.sha256, tree[name].sha256 if name in tree else "")
+                if key not in made:
+                    made[key] = self._patched(module_id, overlay, tree, name, patch)
+                tree[name] = made[key]
+        return tree
+
+    def drift(self, module_id: str, upstream: list[TreeEntry], reader: TreeReader) -> Iterator[str]:
+        """Warnings about overlays whose upstream has moved on since they were made."""
+        for overlay in self.of(module_id):
+            baseline = _baseline(overlay)
+            if baseline is None:
+                continue
+            files, patches = self._contents(overlay, reader)
+            now = {entry.path: entry.sha256 for entry in upstream}
+            then = {row["path"]: row["sha256"] for row in baseline["file_manifest"]}
+            changed = False
+            for name in sorted({*files, *patches} & set(then)):
+                if now.get(name) != then[name]:
+                    changed = True
+                    what = "changed" if name in now else "removed"
+                    yield (
+                        f"overlay drift ({overlay.scope}) module {module_id}: upstream {what}"
+                        f" {name} since the overlay was made; compare it with {overlay.directory}"
+                    )
+            if not changed and tree_hash(upstream) != baseline["upstream_sha256"]:
+                yield (
+                    f"overlay drift ({overlay.scope}) module {module_id}: upstream changed since"
+                    f" the overlay was made; compare it with {overlay.directory}"
+                )
+
+    def has_baseline(self, module_id: str) -> bool:
+        """Whether any overlay of a module remembers what it was made from."""
+        return any(
+            Path(overlay.metadata, "baseline.json").is_file() for overlay in self.of(module_id)
+        )
+
+    def layout_warnings(self, module_ids: list[str]) -> Iterator[str]:
+        """What is odd about the overlay directories of some modules."""
+        for module_id in module_ids:
+            for scope in SCOPES:
+                yield from self._layout_of(scope, module_id)
+
+    def _layout_of(self, scope: str, module_id: str) -> Iterator[str]:
+        subject = f"overlay layout ({scope}) module {module_id}"
+        present = self.candidates(scope, module_id)
+        if len(present) > 1:
+            yield f"{subject}: more than one directory exists, {present[0]} is used: " + ", ".join(
+                present
+            )
+        for directory in present:
+            if not Path(directory).is_dir():
+                yield f"{subject}: {directory} is not a directory"
+                continue
+            marker = Path(directory, METADATA_DIR, "module_id")
+            try:
+                named = marker.read_text(encoding="utf-8").strip()
+            except FileNotFoundError:
+                continue
+            except (OSError, UnicodeDecodeError):
+                yield f"{subject}: {marker} cannot be read"
+                continue
+            if named != module_id:
+                yield f"{subject}: {marker} names another module, {named}"
+
+    def _contents(self, overlay: Overlay, reader: TreeReader) -> tuple[Tree, Tree]:
+        """An overlay's override files and its patches by the file they change."""
+        if not Path(overlay.directory).is_dir():
+            raise DeployError.config_invalid(
+                f"{overlay.directory} is not a directory", overlay_dir=overlay.directory
+            )
+        files = reader.read(overlay.directory, self._boundaries)
+        patch_dir = f"{overlay.metadata}/patches"
+        found = reader.read(patch_dir, self._boundaries) if Path(patch_dir).is_dir() else {}
+        listed = [name for name in found if name.lower().endswith(".patch")]
+        _check_kind(overlay, sorted(files), sorted(listed))
+        patches = {
+            name.removesuffix(".patch"): found[name] for name in listed if name.endswith(".patch")
+        }
+        return files, patches
+
+    def _patched(
+        self, module_id: str, overlay: Overlay, tree: Tree, name: str, patch: Blob
+    ) -> Blob:
+        details = {
+            "module_id": module_id,
+            "scope": overlay.scope,
+            "overlay_dir": overlay.directory,
+            "overlay_dir_posix": overlay.directory,
+            "patch_file": patch.path,
+            "patch_file_posix": patch.path,
+            "relpath": name,
+        }
+        if problem := _patch_problem(tree, name, patch):
+            raise DeployError.config_invalid(f"{patch.path}: {problem}", **details)
+        with tempfile.TemporaryDirectory(prefix="fleet-agentpack-patch-") as scratch:
+            place = Path(scratch, "tree", name)
+            place.parent.mkdir(parents=True)
+            place.write_bytes(tree[name].read())
+            copy = Path(scratch, "change.patch")
+            copy.write_bytes(patch.read())
+            done = git(
+                _outside_any_repository(self._home, scratch),
+                Path(scratch, "tree"),
+                "-c",
+                "core.autocrlf=false",
+                "apply",
+                "--whitespace=nowarn",
+                str(copy),
+            )
+            if done.status == 0:
+                return Blob.of(place.read_bytes(), tree[name].executable)
+        raise DeployError(
+            "E_OVERLAY_PATCH_APPLY_FAILED",
+            f"{patch.path} does not apply to {name} of module {module_id}",
+            stderr=done.complaint.replace(scratch, ""),
+            hint="the upstream file has changed: write the patch again",
+            **details,
+        )
+
+
+def _names_in(base: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(base))
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+    except OSError as error:
+        raise DeployError.io(base, error, "read") from error
+
+
+def _refuse_clash(tree: Tree, name: str, overlay: Overlay) -> None:
+    """A name cannot be a file in one layer and a directory in another."""
+    parts = name.split("/")
+    above = ("/".join(parts[:i]) for i in range(1, len(parts)))
+    if any(parent in tree for parent in above) or any(
+        other.startswith(f"{name}/") for other in tree if name not in tree
+    ):
+        raise DeployError.config_invalid(
+            f"{overlay.directory}/{name}: a file and a directory would have the same name",
+            overlay_dir=overlay.directory,
+            path=name,
+        )
+
+
+def _check_kind(overlay: Overlay, files: list[str], patches: list[str]) -> None:
+    kind = _kind(overlay)
+    problem = ""
+    if files and patches:
+        problem = "has both override files and patches"
+    elif kind == "dir" and patches:
+        problem = "is of kind dir but has patches"
+    elif kind == "patch" and files:
+        problem = "is of kind patch but has override files"
+    if problem:
+        raise DeployError.config_invalid(
+            f"overlay {overlay.directory} {problem}",
+            overlay_dir=overlay.directory,
+            override_files=files,
+            patch_files=patches,
+            hint="keep one kind of change per overlay",
+        )
+
+
+def _kind(overlay: Overlay) -> str:
+    path = Path(overlay.metadata, "overlay.json")
+    try:
+        found = json.loads(path.read_bytes())
+        kind = found.get("overlay_kind", "dir")
+    except FileNotFoundError:
+        return "dir"
+    except (OSError, ValueError, AttributeError, RecursionError):
+        kind = None
+    if kind not in ("dir", "patch"):
+        raise DeployError.config_invalid(
+            f"{path} does not say which kind of overlay this is",
+            overlay_dir=overlay.directory,
+            meta_path=str(path),
+            hint='write {"overlay_kind": "dir"} or {"overlay_kind": "patch"}',
+        )
+    return str(kind)
+
+
+def _baseline(overlay: Overlay) -> dict[str, Any] | None:
+    path = Path(overlay.metadata, "baseline.json")
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(read_file(str(path)))
+        rows = [
+            {"path": str(row["path"]), "sha256": row["sha256"]} for row in found["file_manifest"]
+        ]
+        return {"file_manifest": rows, "upstream_sha256": found["upstream_sha256"]}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DeployError.config_invalid(
+            f"{path} cannot be read as an overlay's baseline", overlay_dir=overlay.directory
+        ) from error
+
+
+def _patch_problem(tree: Tree, name: str, patch: Blob) -> str | None:
+    """Why a patch cannot be used, or None."""
+    try:
+        check_relative(name)
+    except EscapeError as error:
+        return str(error)
+    if name not in tree:
+        return f"there is no {name} to patch"
+    try:
+        tree[name].read().decode("utf-8")
+        text = patch.read().decode("utf-8")
+    except UnicodeDecodeError:
+        return "the patch and the file that it changes must be UTF-8 text"
+    if "GIT binary patch" in text:
+        return "binary patches are not supported"
+    lines = text.splitlines()
+    before = [line for line in lines if line.startswith("--- ")]
+    after = [line for line in lines if line.startswith("+++ ")]
+    if len(before) != 1 or len(after) != 1:
+        return "a patch must change exactly one file"
+    for line, prefix in ((before[0], "a/"), (after[0], "b/")):
+        words = line[4:].split()
+        if not words or words[0].removeprefix(prefix) != name:
+            return f"the patch names {words[0] if words else 'nothing'}, not {name}"
+    return None
+
+
+def _outside_any_repository(home: Home, scratch: str) -> Home:
+    """The same home, where git does not look for a repository around a scratch directory."""
+    environ = {**home.environ, "GIT_CEILING_DIRECTORIES": os.path.realpath(scratch)}
+    return Home(home.root, home.user, home.cwd, home.cache, environ)

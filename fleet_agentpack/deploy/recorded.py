@@ -1,0 +1,146 @@
+"""What was written last: the list of managed files that every root carries, or a snapshot's."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet_agentpack.deploy.model import Output, Root
+from fleet_agentpack.deploy.snapshots import SnapshotStore
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class RootRecord:
+    """The managed files of one root, by path, with the hash that was written."""
+
+    root: Root
+    files: Mapping[str, str] = field(default_factory=dict)
+    usable: bool = False  # whether the root's own manifest could be read
+    legacy: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class Recorded:
+    """The records of all selected roots."""
+
+    def __init__(self, records: Sequence[RootRecord]) -> None:
+        self.by_root = {record.root: record for record in records}
+
+    def sha256(self, root: Root, path: str) -> str | None:
+        """The hash that was last written at a path, None when the path is not managed."""
+        return self.by_root[root].files.get(path)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was wrong with the manifests."""
+        return [warning for record in self.by_root.values() for warning in record.warnings]
+
+    @property
+    def any_usable(self) -> bool:
+        """Whether any root has a manifest."""
+        return any(record.usable for record in self.by_root.values())
+
+
+def read_records(
+    roots: Iterable[Root], snapshots: SnapshotStore, remembered: dict[str, Any]
+) -> Recorded:
+    """The managed files of each root: from its manifest, else from its last snapshot."""
+    found = [read_manifest(root, remembered) for root in roots]
+    lost = [record.root for record in found if not record.usable]
+    files = snapshots.last_files(lost) if lost else {}
+    return Recorded(
+        [
+            record
+            if record.usable
+            else RootRecord(record.root, files.get(record.root, {}), warnings=record.warnings)
+            for record in found
+        ]
+    )
+
+
+def read_manifest(root: Root, remembered: dict[str, Any]) -> RootRecord:
+    """A root's own manifest; one that cannot be used counts as missing and is named."""
+    for path, legacy in ((root.manifest_path, False), (root.legacy_manifest_path, True)):
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size, root)
+        known = remembered.get(path)
+        if known is not None and known[0] == stamp:
+            record: RootRecord = known[1]
+        else:
+            record = _parse(root, path, legacy)
+            remembered[path] = (stamp, record)
+        if not legacy or record.usable or record.warnings:
+            return record
+    return RootRecord(root)
+
+
+def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
+    try:
+        with open(path, "rb") as stream:
+            document = json.loads(stream.read())
+        version = document.get("schema_version", 0)
+        tool = document.get("tool")
+        entries = {row["path"]: row["sha256"] for row in document["managed_files"]}
+        "".join(entries) + "".join(entries.values())  # raises TypeError unless all are text
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        if legacy and not isinstance(error, OSError):
+            return RootRecord(root)
+        return _unusable(root, f"target manifest {path} failed to parse and is ignored")
+    if version != SCHEMA_VERSION:
+        return _unusable(
+            root, f"target manifest {path} has an unsupported schema_version {version}"
+        )
+    if tool != root.target:
+        if legacy:
+            return RootRecord(root)
+        return _unusable(root, f"target manifest {path} belongs to {tool!r}, not {root.target}")
+    warnings = [f"target manifest {path} has the old name; the next deploy writes the new one"]
+    warnings = warnings if legacy else []
+    files, prefix = {}, root.path("")
+    for relative, sha256 in entries.items():
+        if _stays_inside(relative):
+            files[prefix + relative] = sha256
+        else:
+            warnings.append(
+                f"target manifest {path}: skipped the entry {relative!r}, not a safe path"
+            )
+    return RootRecord(root, files, usable=True, legacy=legacy, warnings=tuple(warnings))
+
+
+def _unusable(root: Root, warning: str) -> RootRecord:
+    return RootRecord(root, warnings=(f"{warning}; the next deploy repairs it",))
+
+
+def _stays_inside(relative: str) -> bool:
+    padded = f"/{relative}/"
+    odd = "//" in padded or "/./" in padded or "/../" in padded or "\x00" in padded
+    return not odd
+
+
+def manifest_bytes(
+    root: Root, outputs: Sequence[Output], snapshot_id: str, generated_at: str
+) -> bytes:
+    """A root's manifest for its outputs, which come sorted by path."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "generated_at": generated_at,
+        "tool": root.target,
+        "snapshot_id": snapshot_id,
+        "managed_files": [
+            {
+                "path": output.relative,
+                "sha256": output.blob.sha256,
+                "module_ids": list(output.module_ids),
+            }
+            for output in outputs
+        ],
+    }
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

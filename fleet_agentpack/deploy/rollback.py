@@ -1,0 +1,308 @@
+"""A rollback as a batch: an apply whose desired files are those of an earlier snapshot.
+
+Each root goes back to what it held when that snapshot was made, whichever snapshot had written it.
+A file that an adopt had replaced since comes back. Roots of other projects are left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet_agentpack.deploy.apply import change_of
+from fleet_agentpack.deploy.disk import Reader
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.hashes import hash_at
+from fleet_agentpack.deploy.journal import Row
+from fleet_agentpack.deploy.model import Blob, Output, Root, path_key, safe_name
+from fleet_agentpack.deploy.recorded import RootRecord, manifest_bytes, read_manifest
+from fleet_agentpack.deploy.snapshots import (
+    History,
+    ManagedFile,
+    Snapshot,
+    SnapshotChange,
+    SnapshotStore,
+    now_text,
+)
+from fleet_agentpack.deploy.transaction import Batch, Step
+
+RootKey = tuple[str, str]  # target, directory
+
+
+@dataclass
+class Rollback:
+    """What it takes to be at a snapshot again."""
+
+    to: Snapshot
+    steps: list[Step] = field(default_factory=list)
+    managed: list[ManagedFile] = field(default_factory=list)
+    manifests: list[SnapshotChange] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    edited: list[Step] = field(default_factory=list)
+    project_root: str | None = None
+
+    def batch(self, event_id: str) -> Batch:
+        """The transaction that carries it out."""
+
+        def record(rows: Sequence[Row], backup_root: str) -> dict[str, Any]:
+            changes = [change_of(row, backup_root) for row in rows]
+            listed = {change.path for change in changes}
+            changes += [change for change in self.manifests if change.path not in listed]
+            return Snapshot(
+                kind="rollback",
+                id=event_id,
+                created_at=now_text(),
+                targets=self.to.targets,
+                managed_files=tuple(self.managed),
+                changes=tuple(changes),
+                backup_root=backup_root,
+                rolled_back_to=self.to.id,
+                lockfile_sha256=self.to.lockfile_sha256,
+            ).document()
+
+        origin = {"project_root": self.project_root} if self.project_root else {}
+        return Batch(event_id, self.steps, (), record, origin)
+
+
+def choose(history: History, store: SnapshotStore, snapshot_id: str) -> Snapshot:
+    """The snapshot to go back to. Raises `DeployError` that names the ones there are."""
+    found = history.by_id.get(snapshot_id)
+    ids = [snapshot.id for snapshot in history.snapshots if snapshot.kind != "rollback"]
+    if found is None:
+        raise not_found(snapshot_id, history)
+    if found.kind == "rollback":
+        raise _refused(
+            f"{snapshot_id} records a rollback; roll back to {found.rolled_back_to} instead",
+            "snapshot_is_rollback",
+            ids,
+        )
+    if not (store.directory(snapshot_id) / "state").is_dir():
+        raise _refused(
+            f"snapshot {snapshot_id} has no stored files to go back to", "snapshot_incomplete", ids
+        )
+    return found
+
+
+def not_found(snapshot_id: str, history: History) -> DeployError:
+    """The answer to an id that is not there: the ids that are."""
+    ids = [snapshot.id for snapshot in history.snapshots if snapshot.kind != "rollback"]
+    known = f"there are {', '.join(ids[:-21:-1])}" if ids else "there are none yet"
+    return _refused(
+        f"there is no snapshot {snapshot_id[:100]!r}; {known}", "snapshot_not_found", ids
+    )
+
+
+def prepare(history: History, store: SnapshotStore, to: Snapshot, reader: Reader) -> Rollback:
+    """Compare the disk with what it was at a snapshot. Raises `DeployError`; writes nothing."""
+    rollback = Rollback(to, project_root=store.project_of(to.id))
+    then, now = _root_states(history, to.id)
+    for key in sorted({*then, *now}):
+        if not _is_foreign(key, to, then, now, store):
+            _compare_root(rollback, key, then.get(key), now.get(key), history, store, reader)
+    return rollback
+
+
+def _root_states(
+    history: History, snapshot_id: str
+) -> tuple[dict[RootKey, str], dict[RootKey, str]]:
+    """Which snapshot each root was written by: right after one snapshot, and now."""
+    now: dict[RootKey, str] = {}
+    at: dict[str, dict[RootKey, str]] = {}
+    for snapshot in history.snapshots:
+        keys = [(root.target, root.dir) for root in snapshot.roots]
+        if snapshot.kind == "rollback":
+            base = at.get(snapshot.rolled_back_to or "", {})
+            now |= {key: base[key] for key in keys if key in base}
+            for root in snapshot.emptied:
+                now.pop((root.target, root.dir), None)
+        else:
+            now |= dict.fromkeys(keys, snapshot.id)
+        at[snapshot.id] = dict(now)
+    return at[snapshot_id], now
+
+
+def _is_foreign(
+    key: RootKey,
+    to: Snapshot,
+    then: Mapping[RootKey, str],
+    now: Mapping[RootKey, str],
+    store: SnapshotStore,
+) -> bool:
+    """Whether a root was last written from another project, and the snapshot has no say in it."""
+    if then.get(key) == to.id:
+        return False
+    ours = store.project_of(to.id)
+    theirs = store.project_of(now.get(key) or then[key])
+    return ours is not None and theirs is not None and ours != theirs
+
+
+def _compare_root(
+    rollback: Rollback,
+    key: RootKey,
+    then: str | None,
+    now: str | None,
+    history: History,
+    store: SnapshotStore,
+    reader: Reader,
+) -> None:
+    root = Root(*key, scan_extras=True)
+    by_id = history.by_id
+    files = by_id[then].files_of(*key) if then else []
+    managed = _managed_now(root, by_id[now] if now else None)
+    known: dict[str, bool] = {}
+    left: set[str] = set()
+    for file in files:
+        before = _look(reader, root, file.path, known)
+        blob = _stored(store, then or "", file)
+        if (
+            before is not None
+            and before.sha256 == blob.sha256
+            and (before.executable or not blob.executable)
+        ):
+            continue
+        if before is not None and file.path not in managed:
+            left.add(file.path)
+            rollback.warnings.append(
+                f"{file.path} is not managed by agentpack and was left as it is; move it away and"
+                " roll back again to get the deployed file"
+            )
+            continue
+        step = Step(
+            root.target, "rollback_restore", file.path, before.sha256 if before else None, blob
+        )
+        _add(rollback, step, managed)
+    wanted = {file.path for file in files}
+    later = history.since(rollback.to.id)
+    for path in managed:
+        before = _look(reader, root, path, known) if path not in wanted else None
+        if before is not None:
+            _add(rollback, _given_back(root, path, before.sha256, rollback, later), managed)
+    rollback.managed.extend(file for file in files if file.path not in left)
+    _restore_manifest(rollback, root, then, files, left, store)
+
+
+def _add(rollback: Rollback, step: Step, managed: Mapping[str, str]) -> None:
+    rollback.steps.append(step)
+    written = managed.get(step.path)
+    if written is not None and step.before_sha256 not in (None, written):
+        rollback.edited.append(step)
+
+
+def _look(reader: Reader, root: Root, path: str, known: dict[str, bool]) -> Any:
+    exists = reader.directory(root, path.rpartition("/")[0] or "/", known)
+    return reader.state(path) if exists else None
+
+
+def _managed_now(root: Root, snapshot: Snapshot | None) -> Mapping[str, str]:
+    record: RootRecord = read_manifest(root, {})
+    if record.usable or snapshot is None:
+        return record.files
+    return {file.path: file.sha256 for file in snapshot.files_of(root.target, root.dir)}
+
+
+def _stored(store: SnapshotStore, snapshot_id: str, file: ManagedFile) -> Blob:
+    """A file as a snapshot keeps it, checked against its hash."""
+    place = str(store.state_file(snapshot_id, file.target, file.path))
+    if not os.path.isfile(place) or hash_at(place) != file.sha256:
+        raise DeployError(
+            "E_UNEXPECTED",
+            f"snapshot {snapshot_id} has lost its copy of {file.path}; choose another snapshot",
+            reason="snapshot_corrupt",
+            next_actions=("choose_other_snapshot",),
+            path=file.path,
+        )
+    status = os.stat(place)
+    executable = os.name != "nt" and bool(status.st_mode & stat.S_IXUSR)
+    return Blob(file.sha256, status.st_size, executable, place)
+
+
+def _given_back(
+    root: Root, path: str, before: str, rollback: Rollback, later: Sequence[Snapshot]
+) -> Step:
+    """Remove a file that was not ours at that time, or put back what an adopt had replaced."""
+    backup = _replaced_by_adopt(root, path, later)
+    if backup is not None and not os.path.isfile(backup):
+        rollback.warnings.append(f"the file that stood at {path} before is no longer in {backup}")
+        backup = None
+    if backup is None:
+        return Step(root.target, "rollback_delete", path, before, None)
+    status = os.stat(backup)
+    blob = Blob(hash_at(backup), status.st_size, False, backup)
+    mode = stat.S_IMODE(status.st_mode)
+    return Step(root.target, "rollback_restore", path, before, blob, mode)
+
+
+def _replaced_by_adopt(root: Root, path: str, later: Sequence[Snapshot]) -> str | None:
+    """The backup made when a path last became managed since a snapshot, if a file stood there."""
+    backup, managed = None, False
+    for snapshot in later:
+        listed = path in snapshot.paths_of(root.target)
+        if listed and not managed:
+            change = snapshot.change_of(root.target, path)
+            replaced = change is not None and change.op in ("update", "rollback_restore")
+            backup = change.backup_path if change and replaced else None
+            managed = True
+        elif not listed and (root.target, root.dir) in snapshot.root_keys:
+            backup, managed = None, False
+    return backup
+
+
+def _restore_manifest(
+    rollback: Rollback,
+    root: Root,
+    then: str | None,
+    files: Sequence[ManagedFile],
+    left: set[str],
+    store: SnapshotStore,
+) -> None:
+    path = root.manifest_path
+    try:
+        before = hash_at(path) if os.path.lexists(path) else None
+    except DeployError:
+        before = None
+    if then is None:
+        if before is not None:
+            rollback.steps.append(Step(root.target, "rollback_delete", path, before, None))
+        return
+    stored = store.state_file(then, root.target, path)
+    if stored.is_file() and not left:
+        blob = Blob(hash_at(str(stored)), stored.stat().st_size, False, str(stored))
+    else:
+        blob = Blob.of(_manifest_of(root, then, [file for file in files if file.path not in left]))
+    if blob.sha256 != before:
+        rollback.steps.append(Step(root.target, "rollback_restore", path, before, blob))
+    rollback.manifests.append(SnapshotChange(root.target, "rollback_restore", path))
+
+
+def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> bytes:
+    """A manifest for files whose modules are not known any more."""
+    outputs = [
+        Output(
+            root, file.path[len(root.path("")) :], file.path, Blob(file.sha256, 0, False, ""), ()
+        )
+        for file in sorted(files, key=lambda file: file.path)
+    ]
+    return manifest_bytes(root, outputs, snapshot_id, now_text())
+
+
+def edit_warnings(rollback: Rollback, store: SnapshotStore, event_id: str) -> list[str]:
+    """Where the hand-made edits went that a rollback has overwritten."""
+    backup = store.directory(event_id) / "backup"
+    return [
+        f"{step.path} had been edited by hand; the edited file is kept as"
+        f" {backup / safe_name(step.target) / path_key(step.path)}"
+        for step in rollback.edited
+    ]
+
+
+def _refused(message: str, reason: str, ids: Sequence[str]) -> DeployError:
+    return DeployError(
+        "E_UNEXPECTED",
+        message,
+        reason=reason,
+        next_actions=("list_snapshots", "retry_with_snapshot"),
+        snapshots=list(reversed(ids))[:100],
+    )

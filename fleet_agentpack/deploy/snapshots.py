@@ -1,0 +1,333 @@
+"""Snapshots: the records of what was deployed, as agentpack 0.9.1 keeps them on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, owner, path_key, safe_name
+
+ORIGIN_FILE = "origin.json"  # inside <id>/: the project and the roots of a snapshot; ours alone
+
+
+class ManagedFile(NamedTuple):
+    """A file that a snapshot wrote."""
+
+    target: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class SnapshotChange:
+    """One write or removal of a snapshot; writes of manifests are among them."""
+
+    target: str
+    op: str
+    path: str
+    backup_path: str | None = None
+    before_sha256: str | None = None
+    after_sha256: str | None = None
+
+    @property
+    def is_manifest(self) -> bool:
+        """Whether this is about a root's own manifest."""
+        return os.path.basename(self.path).startswith(f"{MANIFEST_PREFIX}.")
+
+    @property
+    def removes(self) -> bool:
+        """Whether nothing stands at the path afterwards."""
+        return self.op in ("delete", "rollback_delete")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One record: a deploy, or a rollback to an earlier one."""
+
+    kind: str
+    id: str
+    created_at: str
+    targets: tuple[str, ...]
+    managed_files: tuple[ManagedFile, ...]
+    changes: tuple[SnapshotChange, ...]
+    backup_root: str = ""
+    rolled_back_to: str | None = None
+    lockfile_sha256: str | None = None
+
+    @cached_property
+    def roots(self) -> tuple[Root, ...]:
+        """The roots whose manifests this record wrote."""
+        return tuple(
+            Root(change.target, os.path.dirname(change.path), True)
+            for change in self.changes
+            if change.is_manifest and not change.removes
+        )
+
+    @property
+    def emptied(self) -> tuple[Root, ...]:
+        """The roots whose manifests this record took away."""
+        return tuple(
+            Root(change.target, os.path.dirname(change.path), True)
+            for change in self.changes
+            if change.is_manifest and change.removes
+        )
+
+    def files_of(self, target: str, directory: str) -> list[ManagedFile]:
+        """The files that this record put into a root."""
+        return self._files_by_root.get((target, directory), [])
+
+    @cached_property
+    def _files_by_root(self) -> dict[tuple[str, str], list[ManagedFile]]:
+        owners: dict[tuple[str, str], Root | None] = {}  # by target and parent directory
+        found: dict[tuple[str, str], list[ManagedFile]] = {}
+        for file in self.managed_files:
+            place = (file.target, file.path.rpartition("/")[0])
+            if place not in owners:
+                owners[place] = owner(self.roots, file.target, file.path)
+            root = owners[place]
+            if root is not None:
+                found.setdefault((root.target, root.dir), []).append(file)
+        return found
+
+    @cached_property
+    def root_keys(self) -> frozenset[tuple[str, str]]:
+        """Every root that this record had a say in, as target and directory."""
+        return frozenset((root.target, root.dir) for root in (*self.roots, *self.emptied))
+
+    def paths_of(self, target: str) -> Set[str]:
+        """The managed paths of a target."""
+        return self._paths_by_target.get(target, frozenset())
+
+    def change_of(self, target: str, path: str) -> SnapshotChange | None:
+        """What this record did to a path."""
+        return self._changes_by_path.get((target, path))
+
+    @cached_property
+    def _paths_by_target(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for file in self.managed_files:
+            found.setdefault(file.target, set()).add(file.path)
+        return found
+
+    @cached_property
+    def _changes_by_path(self) -> dict[tuple[str, str], SnapshotChange]:
+        return {(change.target, change.path): change for change in self.changes}
+
+    def document(self) -> dict[str, Any]:
+        """The record as it is stored."""
+        return {
+            "kind": self.kind,
+            "id": self.id,
+            "created_at": self.created_at,
+            "targets": list(self.targets),
+            **(
+                {"managed_files": [file._asdict() for file in self.managed_files]}
+                if self.managed_files
+                else {}
+            ),
+            "changes": [
+                {name: value for name, value in vars(change).items() if value is not None}
+                for change in self.changes
+            ],
+            **({"rolled_back_to": self.rolled_back_to} if self.rolled_back_to else {}),
+            "lockfile_sha256": self.lockfile_sha256,
+            "backup_root": self.backup_root,
+        }
+
+
+@dataclass(frozen=True)
+class History:
+    """All records that can be read, oldest first, and what could not."""
+
+    snapshots: tuple[Snapshot, ...]
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def by_id(self) -> dict[str, Snapshot]:
+        """The records by id."""
+        return {snapshot.id: snapshot for snapshot in self.snapshots}
+
+    def since(self, snapshot_id: str) -> list[Snapshot]:
+        """The records that came after one."""
+        place = [snapshot.id for snapshot in self.snapshots].index(snapshot_id)
+        return list(self.snapshots[place + 1 :])
+
+
+@dataclass
+class SnapshotStore:
+    """The snapshots of an agentpack home."""
+
+    home: Home
+    _parsed: dict[str, tuple[tuple[int, int, int], Snapshot]] = field(default_factory=dict)
+    _roots: dict[str, tuple[Root, ...]] = field(default_factory=dict)
+
+    def ids(self) -> list[str]:
+        """The ids of all records, oldest first."""
+        try:
+            names = os.listdir(self.home.snapshots)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise DeployError.io(self.home.snapshots, error, "read") from error
+        return sorted((name[:-5] for name in names if name.endswith(".json")), key=_age)
+
+    def new_id(self) -> str:
+        """An id later than every other."""
+        newest = max((_age(snapshot_id)[0] for snapshot_id in self.ids()), default=0)
+        return str(max(time.time_ns(), newest + 1))
+
+    def load(self, snapshot_id: str) -> Snapshot:
+        """One record. Raises `ValueError` when it cannot be read."""
+        path = self.home.snapshots / f"{snapshot_id}.json"
+        try:
+            status = path.stat()
+            stamp = (status.st_mtime_ns, status.st_ino, status.st_size)
+            known = self._parsed.get(snapshot_id)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            snapshot = _snapshot(json.loads(path.read_bytes()))
+        except OSError as error:
+            raise ValueError(f"snapshot {snapshot_id} cannot be read: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ValueError(f"snapshot {snapshot_id} is not a valid record") from error
+        self._parsed.clear()  # records of large deploys are large: the last one is enough
+        self._parsed[snapshot_id] = (stamp, snapshot)
+        return snapshot
+
+    def roots_of(self, snapshot_id: str) -> tuple[Root, ...]:
+        """The roots that a record wrote, none when it cannot be read; records never change."""
+        if snapshot_id not in self._roots:
+            try:
+                listed = self._origin(snapshot_id)["roots"]
+                self._roots[snapshot_id] = tuple(Root(_text(t), _path(d), True) for t, d in listed)
+            except (OSError, ValueError, TypeError, KeyError):
+                try:
+                    self._roots[snapshot_id] = self.load(snapshot_id).roots
+                except ValueError:
+                    return ()
+        return self._roots[snapshot_id]
+
+    def history(self) -> History:
+        """Every record that can be read; the others are named."""
+        found, warnings = [], []
+        for snapshot_id in self.ids():
+            try:
+                found.append(self.load(snapshot_id))
+            except ValueError as error:
+                warnings.append(f"{error}; it is skipped ({self.home.snapshots})")
+        return History(tuple(found), tuple(warnings))
+
+    def last_files(self, roots: Sequence[Root]) -> dict[Root, dict[str, str]]:
+        """For roots without a manifest: what the latest record that covers each put there."""
+        missing = {root.manifest_path: root for root in roots}
+        found: dict[Root, dict[str, str]] = {}
+        for snapshot_id in reversed(self.ids()):
+            if not missing:
+                break
+            if not self._mentions(snapshot_id, missing):
+                continue
+            try:
+                snapshot = self.load(snapshot_id)
+            except ValueError:
+                continue
+            if snapshot.kind not in ("deploy", "rollback"):
+                continue
+            for gone in snapshot.emptied:
+                missing.pop(gone.manifest_path, None)
+            for covered in snapshot.roots:
+                root = missing.pop(covered.manifest_path, None)
+                if root is not None:
+                    files = snapshot.files_of(covered.target, covered.dir)
+                    found[root] = {file.path: file.sha256 for file in files}
+        return found
+
+    def _mentions(self, snapshot_id: str, manifests: Iterable[str]) -> bool:
+        """Whether a record's text names one of these files; much cheaper than parsing it."""
+        try:
+            text = (self.home.snapshots / f"{snapshot_id}.json").read_bytes()
+        except OSError:
+            return False
+        return any(json.dumps(path, ensure_ascii=False).encode() in text for path in manifests)
+
+    def state_file(self, snapshot_id: str, target: str, path: str) -> Path:
+        """Where a snapshot keeps its copy of a file that it wrote."""
+        return self.directory(snapshot_id) / "state" / safe_name(target) / path_key(path)
+
+    def directory(self, snapshot_id: str) -> Path:
+        """A snapshot's own directory."""
+        return self.home.snapshots / snapshot_id
+
+    def project_of(self, snapshot_id: str) -> str | None:
+        """The project that a snapshot was made in, where that is known."""
+        try:
+            return _text(self._origin(snapshot_id)["project_root"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _origin(self, snapshot_id: str) -> Any:
+        return json.loads((self.directory(snapshot_id) / ORIGIN_FILE).read_bytes())
+
+
+def now_text() -> str:
+    """The time as records write it."""
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _age(snapshot_id: str) -> tuple[int, str]:
+    digits = snapshot_id.isascii() and snapshot_id.isdigit() and len(snapshot_id) < 100
+    return (int(snapshot_id) if digits else 0, snapshot_id)
+
+
+def _snapshot(document: Mapping[str, Any]) -> Snapshot:
+    changes = tuple(
+        SnapshotChange(
+            _text(row["target"]),
+            _text(row["op"]),
+            _path(row["path"]),
+            *(row.get(name) for name in ("backup_path", "before_sha256", "after_sha256")),
+        )
+        for row in document["changes"]
+    )
+    managed = tuple(
+        ManagedFile(_text(row["target"]), _path(row["path"]), _text(row["sha256"]))
+        for row in document.get("managed_files", ())
+    )
+    if not managed:
+        managed = tuple(
+            ManagedFile(change.target, change.path, change.after_sha256 or "")
+            for change in changes
+            if change.op in ("create", "update") and not change.is_manifest
+        )
+    return Snapshot(
+        kind=_text(document.get("kind", "deploy")),
+        id=_text(document["id"]),
+        created_at=_text(document["created_at"]),
+        targets=tuple(_text(target) for target in document["targets"]),
+        managed_files=managed,
+        changes=changes,
+        backup_root=_text(document.get("backup_root", "")),
+        rolled_back_to=document.get("rolled_back_to"),
+        lockfile_sha256=document.get("lockfile_sha256"),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("expected text")
+    return value
+
+
+def _path(value: Any) -> str:
+    text = _text(value)
+    if not os.path.isabs(text) or "\x00" in text or ".." in text.split("/"):
+        raise ValueError("expected a plain absolute path")
+    return text

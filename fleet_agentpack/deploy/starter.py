@@ -1,0 +1,96 @@
+"""`init`: a starter repo whose modules are registered, so that the next plan shows something."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.deploy.doctor import IGNORED, add_lines
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.home import Home, git
+from fleet_agentpack.deploy.manifest import FILE_NAME
+from fleet_agentpack.deploy.targets import ALL
+from fleet_agentpack.support import yaml12
+from fleet_agentpack.support.files import write_atomic
+
+_FILES = {
+    "modules/instructions/base/AGENTS.md": """\
+# Working agreement
+
+- Read the code around a change before making it.
+- Keep changes small, and run the tests before calling one done.
+- Say what you could not check.
+""",
+    "modules/prompts/draftpr.md": """\
+Draft a pull request for the changes on this branch: a title of at most 70 characters, why the
+change is needed, what it does, and how it was tested.
+""",
+    "modules/claude-commands/ap-plan.md": """\
+---
+description: Show what agentpack would deploy
+---
+Call the `plan` tool of the agentpack server, then sum up what would be created, updated and
+deleted, by target. Do not apply anything.
+""",
+}
+
+_MODULES = (
+    ("instructions:base", "instructions", "modules/instructions/base"),
+    ("prompt:draftpr", "prompt", "modules/prompts/draftpr.md"),
+    ("command:ap-plan", "command", "modules/claude-commands/ap-plan.md"),
+)
+
+
+def make_starter(home: Home, repo: Path, *, with_git: bool) -> dict[str, Any]:
+    """Write what is not there yet; nothing that exists is changed."""
+    files = {FILE_NAME: _manifest(), **_FILES}
+    for name, text in files.items():
+        path = repo / name
+        try:
+            if not path.exists():
+                write_atomic(path, text)
+        except OSError as error:
+            raise DeployError.io(path, error, "write") from error
+    data: dict[str, Any] = {"repo": str(repo), "repo_posix": repo.as_posix()}
+    if with_git:
+        data["git"] = _git_repository(home, repo)
+    return data
+
+
+def _manifest() -> str:
+    document = {
+        "version": 1,
+        "profiles": {"default": {"include_tags": ["base"]}},
+        "targets": {
+            target.name: {"mode": "files", "scope": "both", "options": dict(target.options)}
+            for target in ALL
+            if not target.project_only
+        },
+        "modules": [
+            {
+                "id": module_id,
+                "type": kind,
+                "tags": ["base"],
+                "source": {"local_path": {"path": path}},
+            }
+            for module_id, kind, path in _MODULES
+        ],
+    }
+    return yaml12.dump(document)
+
+
+def _git_repository(home: Home, repo: Path) -> dict[str, Any]:
+    initialized = not (repo / ".git").exists()
+    if initialized:
+        done = git(home, repo, "init", "--quiet")
+        if done.status != 0:
+            raise DeployError(
+                "E_UNEXPECTED", f"git init failed: {done.complaint}", reason="git_failed"
+            )
+    ignore = repo / ".gitignore"
+    return {
+        "gitignore_path": str(ignore),
+        "gitignore_path_posix": ignore.as_posix(),
+        "gitignore_updated": add_lines(ignore, [IGNORED, ".DS_Store"]),
+        "initialized": initialized,
+    }

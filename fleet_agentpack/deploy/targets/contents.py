@@ -1,0 +1,94 @@
+"""How modules become files: copied, renamed, joined with markers, or wrapped as a rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.manifest import Module
+from fleet_agentpack.deploy.model import Blob, Output, Root, module_fs_key, safe_name
+from fleet_agentpack.deploy.targets.target import Contents, Made
+from fleet_agentpack.deploy.trees import Tree
+from fleet_agentpack.deploy.validate import only_file
+
+Chosen = list[tuple[Module, Tree]]
+
+SEPARATOR = "\n\n---\n\n"
+END_MARKER = "<!-- /agentpack -->"
+
+
+def combined(name: str) -> Contents:
+    """All instructions as one file; two or more are told apart by markers."""
+
+    def render(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
+        if chosen:
+            ids = tuple(module.id for module, _ in chosen)
+            yield Output(root, name, root.path(name), _joined(chosen, made), ids)
+
+    return render
+
+
+def single_files(rename: Callable[[str], str] = str) -> Contents:
+    """Each module's only file, under its own name or a derived one."""
+
+    def render(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
+        for module, tree in chosen:
+            name, blob = only_file(tree)
+            name = rename(name)
+            yield Output(root, name, root.path(name), blob, (module.id,))
+
+    return render
+
+
+def skills(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
+    """Each module's whole tree in a directory of its own."""
+    for module, tree in chosen:
+        directory = module.name if module.name is not None else safe_name(module.id)
+        prefix, ids = root.path(f"{directory}/"), (module.id,)
+        for name, blob in tree.items():
+            yield Output(root, f"{directory}/{name}", prefix + name, blob, ids)
+
+
+def rules(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
+    """Each instructions module as a rule file that always applies."""
+    for module, tree in chosen:
+        text = tree["AGENTS.md"]
+        key = ("rule", module.id, text.sha256)
+        if key not in made:
+            title = json.dumps(f"agentpack: {module.id}", ensure_ascii=False)
+            header = f"---\ndescription: {title}\nglobs: []\nalwaysApply: true\n---\n\n"
+            data = header.encode() + text.read()
+            made[key] = Blob.of(data if data.endswith(b"\n") else data + b"\n")
+        name = f"{module_fs_key(module.id)}.mdc"
+        yield Output(root, name, root.path(name), made[key], (module.id,))
+
+
+def _joined(chosen: Chosen, made: Made) -> Blob:
+    if len(chosen) == 1:
+        return _plain(chosen[0][1]["AGENTS.md"])
+    key = ("joined", *((module.id, tree["AGENTS.md"].sha256) for module, tree in chosen))
+    if key not in made:
+        sections = [_section(module, tree["AGENTS.md"]) for module, tree in chosen]
+        made[key] = Blob.of(SEPARATOR.join(sections).encode())
+    return made[key]
+
+
+def _plain(blob: Blob) -> Blob:
+    """Instructions are text, whatever the mode of their source says."""
+    return blob._replace(executable=False) if blob.executable else blob
+
+
+def _section(module: Module, blob: Blob) -> str:
+    try:
+        text = blob.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DeployError(
+            "E_UNEXPECTED",
+            f"AGENTS.md of module {module.id} is not UTF-8 text",
+            reason="module_invalid",
+            next_actions=("fix_module", "retry_command"),
+            module_id=module.id,
+        ) from error
+    newline = "" if text.endswith("\n") else "\n"
+    return f"<!-- agentpack:module={module.id} -->\n{text}{newline}{END_MARKER}"

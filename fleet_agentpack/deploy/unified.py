@@ -1,0 +1,108 @@
+"""Differences as text, as git shows them: git itself compares, many files in one run."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from fleet_agentpack.deploy.compare import Change
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.home import Home, git
+from fleet_agentpack.deploy.model import read_file
+
+LONGEST = 102_400  # bytes of one difference that are still shown
+_AT_ONCE = 200
+_OPTIONS = (
+    "--no-index",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-renames",
+    "--text",
+    "--unified=3",
+)
+
+
+def unified(home: Home, changes: Sequence[Change]) -> Iterator[tuple[Change, str]]:
+    """Each change with its difference, or a note why there is none to show."""
+    rest = iter(changes)
+    while some := list(islice(rest, _AT_ONCE)):
+        sides = [_sides(change) for change in some]
+        hunks = _hunks(home, sides)
+        for number, change in enumerate(some):
+            yield change, _text(change, sides[number], hunks.get(number, ""))
+
+
+def _sides(change: Change) -> tuple[bytes | None, bytes | None]:
+    before = read_file(change.path) if change.before else None
+    return before, change.output.blob.read() if change.output else None
+
+
+def _text(change: Change, sides: tuple[bytes | None, bytes | None], hunks: str) -> str:
+    if not all(_is_text(side) for side in sides):
+        return "binary or not UTF-8: the difference is not shown\n"
+    if len(hunks.encode()) > LONGEST:
+        return f"longer than {LONGEST} bytes: the difference is not shown\n"
+    if not hunks:
+        return f"{change.reason}\n"
+    name = change.path.lstrip("/")
+    before = "/dev/null" if sides[0] is None else f"a/{name}"
+    after = "/dev/null" if sides[1] is None else f"b/{name}"
+    return f"--- {before}\n+++ {after}\n{hunks}"
+
+
+def _is_text(data: bytes | None) -> bool:
+    if data is None:
+        return True
+    try:
+        return b"\0" not in data and data.decode("utf-8") is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def _hunks(home: Home, sides: Sequence[tuple[bytes | None, bytes | None]]) -> dict[int, str]:
+    """The hunks of each pair by its number."""
+    try:
+        return _ask_git(home, sides)
+    except DeployError as error:
+        if error.code != "E_GIT_NOT_FOUND":
+            raise
+        return {number: _compare(*pair) for number, pair in enumerate(sides)}
+
+
+def _ask_git(home: Home, sides: Sequence[tuple[bytes | None, bytes | None]]) -> dict[int, str]:
+    with tempfile.TemporaryDirectory(prefix="fleet-agentpack-diff-") as scratch:
+        for side in (0, 1):
+            directory = Path(scratch, "ab"[side])
+            directory.mkdir()
+            for number, pair in enumerate(sides):
+                data = pair[side]
+                if data is not None and all(_is_text(each) for each in pair):
+                    (directory / str(number)).write_bytes(data)
+        ceiling = {"GIT_CEILING_DIRECTORIES": os.path.realpath(scratch)}
+        alone = Home(home.root, home.user, home.cwd, home.cache, {**home.environ, **ceiling})
+        done = git(alone, scratch, "diff", *_OPTIONS, "--", "a", "b")
+    found: dict[int, list[str]] = {}
+    lines: list[str] = []
+    for line in done.stdout.decode("utf-8", "replace").split("\n"):
+        if line.startswith("diff --git "):
+            lines = found.setdefault(int(line.rpartition("/")[2]), [])
+        elif lines or line.startswith("@@"):
+            lines.append(line)
+    return {number: "\n".join(text).rstrip("\n") + "\n" for number, text in found.items() if text}
+
+
+def _compare(before: bytes | None, after: bytes | None) -> str:
+    """Without git: the same form, though the hunks may be cut differently."""
+    if not (_is_text(before) and _is_text(after)):
+        return ""
+    one, other = ((side or b"").decode().splitlines(keepends=True) for side in (before, after))
+    lines = list(difflib.unified_diff(one, other))[2:]
+    ended = (
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+    return "".join(ended)

@@ -1,0 +1,202 @@
+"""One command's view of the world: the manifest, its modules, its targets, the desired state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.deploy import lockfile, manifest
+from fleet_agentpack.deploy.desired import Desired, merge
+from fleet_agentpack.deploy.disk import Reader
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.gitstore import GitStore
+from fleet_agentpack.deploy.home import Home, Project, find_project, machine_id
+from fleet_agentpack.deploy.listing import Lister
+from fleet_agentpack.deploy.manifest import Manifest, Module
+from fleet_agentpack.deploy.model import MANIFEST_PREFIX, TEMPORARY_PREFIX, FileState, Output, Root
+from fleet_agentpack.deploy.modules import Memory, Modules
+from fleet_agentpack.deploy.overlays import Overlays
+from fleet_agentpack.deploy.recorded import read_records
+from fleet_agentpack.deploy.snapshots import SnapshotStore
+from fleet_agentpack.deploy.survey import Survey, survey
+from fleet_agentpack.deploy.targets import BY_NAME, NAMES, PROJECT_ONLY
+from fleet_agentpack.deploy.targets.target import Area, Scene
+from fleet_agentpack.deploy.trees import Tree
+
+_UNSCANNED = frozenset({".git", ".agentpack"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command was asked for; the defaults are the contract's."""
+
+    repo: str | None = None
+    profile: str = "default"
+    target: str = "all"
+    machine: str | None = None
+    adopt: bool = False
+    dry_run: bool = False
+    only: tuple[str, ...] = ()
+
+
+@dataclass
+class Workspace:
+    """The config repo as a command sees it; made once per call."""
+
+    home: Home
+    request: Request
+    repo: Path
+    manifest: Manifest
+    project: Project
+    machine: str
+    targets: list[str]
+    overlays: Overlays
+    modules: Modules
+    memory: Memory
+    snapshots: SnapshotStore
+    warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def open(
+        cls, home: Home, request: Request, memory: Memory, snapshots: SnapshotStore
+    ) -> Workspace:
+        """Read the configuration. Raises `DeployError`."""
+        repo = home.repo(request.repo)
+        if request.target != "all" and request.target not in NAMES:
+            raise DeployError.target_filter(request.target, ("all", *NAMES))
+        found = manifest.load(repo, NAMES, PROJECT_ONLY, memory.manifest)
+        targets = _targets(found, request.target)
+        project = find_project(home, memory.project)
+        machine = machine_id(home, request.machine)
+        overlays = Overlays(home, repo, machine, project)
+        warnings: list[str] = []
+        pinned = _lockfile(repo, warnings)
+        modules = Modules(repo, GitStore(home), pinned, overlays, memory)
+        return cls(
+            home,
+            request,
+            repo,
+            found,
+            project,
+            machine,
+            targets,
+            overlays,
+            modules,
+            memory,
+            snapshots,
+            warnings,
+        )
+
+    def desired(self) -> Desired:
+        """What the chosen targets should hold. Raises `DeployError`."""
+        chosen = self.manifest.select(self.request.profile)
+        areas = [(target, area) for target in self.targets for area in self._areas(target)]
+        trees = self._trees(chosen, areas)
+        self.warnings.extend(self.modules.warnings)
+        key = (
+            [(target, area.dir, area.takes, area.scan_extras) for target, area in areas],
+            [(module.id, module.type, module.targets) for module in chosen],
+        )
+        remembered = self.memory.desired.get(self.request.target)
+        if remembered is not None and remembered[0] == key and _same(remembered[1], trees):
+            desired: Desired = remembered[2]
+            return desired
+        desired = merge(list(self._outputs(areas, chosen, trees)))
+        self.memory.desired[self.request.target] = (key, trees, desired)
+        return desired
+
+    def survey(self, reader: Reader) -> Survey:
+        """Look at everything that matters to the chosen targets."""
+        desired = self.desired()
+        recorded = read_records(desired.roots, self.snapshots, self.memory.records)
+        self.warnings.extend(recorded.warnings)
+        return survey(desired, recorded, reader)
+
+    def _areas(self, target: str) -> Iterator[Area]:
+        scene = Scene(target, self.manifest.targets[target], self.home, self.project)
+        return BY_NAME[target].areas(scene)
+
+    def _trees(self, chosen: list[Module], areas: list[tuple[str, Area]]) -> dict[str, Tree]:
+        """The trees of the modules that any target takes, or checks without taking."""
+        wanted = {(target, area.takes) for target, area in areas}
+        wanted |= {(target, kind) for target in self.targets for kind in BY_NAME[target].checks}
+        return {
+            module.id: self.modules.tree(module)
+            for module in chosen
+            if any(module.goes_to(target) and kind == module.type for target, kind in wanted)
+        }
+
+    def _outputs(
+        self, areas: list[tuple[str, Area]], chosen: list[Module], trees: dict[str, Tree]
+    ) -> Iterator[tuple[Root, Iterable[Output]]]:
+        for target, area in areas:
+            taken = [
+                (module, trees[module.id])
+                for module in chosen
+                if module.type == area.takes and module.goes_to(target)
+            ]
+            root = Root(target, area.dir, area.scan_extras)
+            yield root, area.contents(root, taken, self.memory.made)
+
+
+def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root, str, FileState]]:
+    """Files in scanned roots that nobody asked for, per root by path."""
+    for root in found.roots:
+        record = found.recorded.by_root[root]
+        if root.scan_extras and record.usable:
+            known = found.desired.outputs.get(root.target, {})
+            paths = [
+                path
+                for path in _unknown_files(root.dir, known, lister)
+                if path not in record.files and not path.rpartition("/")[2].startswith(_OWN_FILES)
+            ]
+            paths.sort(key=lambda path: path.split("/"))
+            for path, state in reader.states(paths).items():
+                if state is not None:
+                    yield root, path, state
+
+
+def _unknown_files(top: str, known: Mapping[str, Any], lister: Lister) -> Iterator[str]:
+    """The regular files below a directory that are not known already."""
+    pending = [top]
+    while pending:
+        directory = pending.pop()
+        try:
+            listing = lister.list(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise DeployError.io(directory, error, "read") from error
+        yield from listing.file_paths.difference(known)
+        pending += [path for name, path in listing.directories if name not in _UNSCANNED]
+
+
+_OWN_FILES = (f"{MANIFEST_PREFIX}.", TEMPORARY_PREFIX)
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
+
+
+def _targets(found: Manifest, wanted: str) -> list[str]:
+    if wanted == "all":
+        return sorted(found.targets)
+    if wanted not in found.targets:
+        raise DeployError.config_invalid(
+            f"target {wanted} is not configured in {found.path}",
+            target=wanted,
+            hint=f"add {wanted} to `targets`, or choose from {', '.join(sorted(found.targets))}",
+        )
+    return [wanted]
+
+
+def _lockfile(repo: Path, warnings: list[str]) -> lockfile.Lockfile | None:
+    """The pins, if there are any; a lockfile that cannot be used pins nothing, and is named."""
+    try:
+        return lockfile.load(repo)
+    except DeployError as error:
+        if error.code != "E_LOCKFILE_MISSING":
+            warnings.append(f"{error.message}; git modules are not pinned")
+        return None

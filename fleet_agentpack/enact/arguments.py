@@ -1,0 +1,191 @@
+"""A call's arguments against a tool's schema, before anything starts; paths become mounts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.manifest import PATH_FORMATS, ManifestError
+from fleet_agentpack.support.errors import Problem
+
+MOST_PROBLEMS = 10
+_KERNEL_PATHS = (Path("/proc"), Path("/sys"), Path("/dev"))
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file or directory of the user that a tool may see at the same path."""
+
+    path: Path
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Checked arguments with defaults filled in, and what they make visible."""
+
+    values: Mapping[str, Any]
+    mounts: tuple[Mount, ...] = ()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where relative paths start, and what no tool may ever write to."""
+
+    cwd: Path
+    home: Path
+    store: Path
+
+
+def prepare(
+    tool: str, schema: Mapping[str, Any], given: Mapping[str, Any], around: Surroundings
+) -> Prepared:
+    """Check arguments and resolve their paths. Raises `EnactError` with every problem found."""
+    properties = schema.get("properties") or {}
+    values = {
+        name: rule["default"]
+        for name, rule in properties.items()
+        if isinstance(rule, Mapping) and "default" in rule
+    } | dict(given)
+    problems = [*_unknown(schema, given), *check(tool, schema, values), *_unusable(values)]
+    if problems:
+        raise EnactError.invalid_arguments(tool, problems[:MOST_PROBLEMS])
+    mounts: list[Mount] = []
+    for name, rule in properties.items():
+        if name in values and isinstance(rule, Mapping):
+            values[name] = _resolve(tool, name, rule, values[name], around, mounts)
+    return Prepared(values, tuple(mounts))
+
+
+def check(tool: str, schema: Mapping[str, Any], value: Any) -> list[Problem]:
+    """Where a value does not fit a schema. Raises `EnactError` for a schema that is none."""
+    try:
+        errors = sorted(_validator(json.dumps(schema)).iter_errors(value), key=_place)
+    except (ManifestError, RecursionError) as error:
+        raise EnactError.manifest_invalid(tool, f"its schema cannot be used: {error}") from error
+    except Exception as error:
+        if type(error).__module__.startswith(("referencing", "jsonschema")):
+            raise EnactError.manifest_invalid(
+                tool, "its schema refers to something outside itself"
+            ) from error
+        raise
+    return [Problem(_place(each), str(each.validator), _said(each)) for each in errors]
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Refuse a schema that is no JSON Schema. Raises `ManifestError`."""
+    _validator(json.dumps(schema))
+
+
+def expand(text: str, home: Path) -> Path:
+    """A path in which a leading `~/` stands for the user's home."""
+    return home / text[2:] if text.startswith("~/") else Path(text)
+
+
+def writes(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema asks for a directory that the tool may change."""
+    properties = schema.get("properties") or {}
+    return any(isinstance(rule, Mapping) and _is_writable(rule) for rule in properties.values())
+
+
+@lru_cache(maxsize=512)
+def _validator(schema_text: str) -> Any:
+    import jsonschema  # type: ignore[import-untyped,unused-ignore]
+    from referencing import Registry
+
+    schema = json.loads(schema_text)
+    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise ManifestError(error.message[:200]) from error
+    # An empty registry: a `$ref` never makes this process fetch anything.
+    return kind(schema, registry=Registry())
+
+
+def _place(error: Any) -> str:
+    return ".".join(str(part) for part in error.absolute_path)
+
+
+def _said(error: Any) -> str:
+    """What is wrong, in few words and without the value itself."""
+    if error.validator == "required":
+        return str(error.message)  # names the property and no value
+    if error.validator == "type":
+        return f"must be of type {error.validator_value}"
+    if error.validator == "enum":
+        return f"must be one of {json.dumps(error.validator_value)[:200]}"
+    return f"breaks the rule {error.validator}: {json.dumps(error.validator_value)[:200]}"
+
+
+def _unknown(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[Problem]:
+    """Arguments that the schema does not name, unless it says that it takes others too."""
+    if any(key in schema for key in ("additionalProperties", "patternProperties", "$ref", "allOf")):
+        return []
+    known = schema.get("properties") or {}
+    return [Problem(name, "unknown", "no such argument") for name in given if name not in known]
+
+
+def _unusable(values: Mapping[str, Any]) -> list[Problem]:
+    return [
+        Problem(name, "value", "must not contain a NUL character")
+        for name, value in values.items()
+        if isinstance(value, str) and "\x00" in value
+    ]
+
+
+def _resolve(
+    tool: str,
+    name: str,
+    rule: Mapping[str, Any],
+    value: Any,
+    around: Surroundings,
+    mounts: list[Mount],
+) -> Any:
+    items = rule.get("items")
+    if isinstance(value, list) and isinstance(items, Mapping):
+        return [_resolve(tool, name, items, each, around, mounts) for each in value]
+    if rule.get("format") not in PATH_FORMATS or not isinstance(value, str):
+        return value
+    mount = _mount(name, rule, value, around)
+    mounts.append(mount)
+    return str(mount.path)
+
+
+def _mount(name: str, rule: Mapping[str, Any], value: str, around: Surroundings) -> Mount:
+    try:
+        path = (around.cwd / expand(value, around.home)).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _bad(name, f"{value[:200]} does not exist") from error
+    kind = rule["format"]
+    if kind == "directory-path" and not path.is_dir():
+        raise _bad(name, f"{value[:200]} is not a directory")
+    if not path.is_dir() and not path.is_file():
+        raise _bad(name, f"{value[:200]} is neither a file nor a directory")
+    if kind == "file-path" and not path.is_file():
+        raise _bad(name, f"{value[:200]} is not a file")
+    if path == Path("/") or any(path.is_relative_to(each) for each in _KERNEL_PATHS):
+        raise _bad(name, f"{value[:200]} cannot be given to a tool")
+    writable = _is_writable(rule) and path.is_dir()
+    if writable and _holds_more_than_work(path, around):
+        raise _bad(name, f"{value[:200]} cannot be made writable: choose a directory inside it")
+    return Mount(path, writable)
+
+
+def _is_writable(rule: Mapping[str, Any]) -> bool:
+    return rule.get("x-access") == "write" and rule.get("format") in PATH_FORMATS
+
+
+def _holds_more_than_work(path: Path, around: Surroundings) -> bool:
+    """Whether writing here could reach the user's home as a whole, or the installed tools."""
+    store, home = around.store.resolve(), around.home.resolve()
+    return home.is_relative_to(path) or store.is_relative_to(path) or path.is_relative_to(store)
+
+
+def _bad(name: str, message: str) -> EnactError:
+    return EnactError.bad_argument(name, message)

@@ -1,0 +1,44 @@
+"""A tool's documentation for the agent: the publisher's text, then how to call it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fleet_agentpack.enact.manifest import Manifest, Script, Variable
+
+
+def describe(manifest: Manifest, mcp_names: Mapping[str | None, str]) -> str:
+    """The whole documentation as Markdown; `mcp_names` tells the MCP tool of each script."""
+    parts = [manifest.documentation.strip(), f"## Calling {manifest.name}"]
+    if manifest.is_instruction:
+        parts.append("This tool is a text to follow; there is nothing to run.")
+    for entry, script in manifest.entries().items():
+        if script is not None:
+            parts += _script(entry.key, script, mcp_names.get(script.name))
+    if manifest.variables:
+        parts += ["### Environment", "\n".join(map(_variable, manifest.variables))]
+    return "\n\n".join(parts)
+
+
+def _script(key: str, script: Script, mcp_name: str | None) -> list[str]:
+    how = (
+        f"Call `{mcp_name}`."
+        if mcp_name
+        else f'Install it, or call `enact__run` with `tool: "{key}"`.'
+    )
+    parts = [f"### {key}", script.description, how, "Input:", _fenced(script.input_schema)]
+    if script.output_schema is not None:
+        parts += ["Output:", _fenced(script.output_schema)]
+    return parts
+
+
+def _variable(variable: Variable) -> str:
+    marks = [*(["secret"] * variable.secret), *(["required"] * variable.required)]
+    noted = f" ({', '.join(marks)})" if marks else ""
+    return f"- `{variable.name}`{noted}: {variable.description}"
+
+
+def _fenced(schema: Mapping[str, Any]) -> str:
+    return f"```json\n{json.dumps(schema, indent=2, ensure_ascii=False)}\n```"

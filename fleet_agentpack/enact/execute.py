@@ -1,0 +1,174 @@
+"""Runs one child process within limits of time and output, and leaves nothing of it behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LARGEST_OUTPUT = 1024 * 1024
+TICK_S = 0.5
+GRACE_S = 0.3  # how long a finished program's children may still hold its output
+KILL_WAIT_S = 5.0
+MARKER = "ENACT_EXECUTION_ID"
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to start: an argument list, its whole environment, its directory, its input."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path | None = None
+    stdin: bytes = b""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    duration_s: float
+    reason: str = "exit"  # or `timeout`, `output`
+
+
+def execute(
+    command: Command,
+    *,
+    timeout_s: float,
+    tick: Callable[[float], None] = lambda _: None,
+    on_kill: Callable[[], None] = lambda: None,
+    largest_output: int = LARGEST_OUTPUT,
+) -> Ended:
+    """Run to the end, or to a limit. `tick` is called twice a second and may raise to stop it.
+
+    Raises `OSError` when the program cannot be started.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(command.stdin)
+        stdin.seek(0)
+        child = subprocess.Popen(
+            list(command.argv),
+            env=dict(command.env),
+            cwd=command.cwd,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    reading = _Reading(child, largest_output)
+    try:
+        reason = reading.until_end(started + timeout_s, lambda: tick(time.monotonic() - started))
+        if reason != "exit":
+            on_kill()
+    except BaseException:
+        on_kill()
+        raise
+    finally:
+        _kill_group(child)
+        reading.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(KILL_WAIT_S)
+        _kill_marked(command.env.get(MARKER))
+    stdout, stderr = reading.output()
+    code = child.returncode if child.returncode is not None else -signal.SIGKILL
+    return Ended(code, stdout, stderr, time.monotonic() - started, reason)
+
+
+class _Reading:
+    """Both outputs of a child, each up to a limit."""
+
+    def __init__(self, child: subprocess.Popen[bytes], largest: int) -> None:
+        self._child = child
+        self._largest = largest
+        self._buffers: dict[int, bytearray] = {}
+        self._selector = selectors.DefaultSelector()
+        for stream in (child.stdout, child.stderr):
+            assert stream is not None  # noqa: S101 - both are pipes
+            os.set_blocking(stream.fileno(), False)
+            self._selector.register(stream, selectors.EVENT_READ)
+            self._buffers[stream.fileno()] = bytearray()
+
+    def until_end(self, deadline: float, tick: Callable[[], None]) -> str:
+        """Read until the child has ended; says whether it did so by itself."""
+        next_tick = time.monotonic() + TICK_S
+        ended_at: float | None = None
+        while self._selector.get_map():
+            now = time.monotonic()
+            if now >= deadline:
+                return "timeout"
+            if now >= next_tick:
+                tick()
+                next_tick = now + TICK_S
+            if ended_at is None and self._child.poll() is not None:
+                ended_at = now
+            if ended_at is not None and now - ended_at > GRACE_S:
+                return "exit"
+            wait = min(deadline, next_tick, now + 0.1) - now
+            for key, _ in self._selector.select(max(wait, 0.0)):
+                if not self._read(key.fd):
+                    self._selector.unregister(key.fileobj)
+            if any(len(buffer) > self._largest for buffer in self._buffers.values()):
+                return "output"
+        while self._child.poll() is None:
+            now = time.monotonic()
+            if now >= deadline:
+                return "timeout"
+            if now >= next_tick:
+                tick()
+                next_tick = now + TICK_S
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(min(deadline, next_tick) - now)
+        return "exit"
+
+    def output(self) -> tuple[bytes, bytes]:
+        """What was read, cut at the limit."""
+        stdout, stderr = (bytes(buffer[: self._largest]) for buffer in self._buffers.values())
+        return stdout, stderr
+
+    def close(self) -> None:
+        """Let go of the pipes, whoever else may hold them."""
+        self._selector.close()
+        for stream in (self._child.stdout, self._child.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _read(self, descriptor: int) -> bool:
+        try:
+            chunk = os.read(descriptor, 65536)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._buffers[descriptor] += chunk
+        return bool(chunk)
+
+
+def _kill_group(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def _kill_marked(marker: str | None) -> None:
+    """Kill what ran away from its group on the bare host, known by a variable it inherited."""
+    if not marker:
+        return
+    needle = f"{MARKER}={marker}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\x00")
+        except OSError:
+            continue
+        if needle in variables:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(int(entry.name), signal.SIGKILL)

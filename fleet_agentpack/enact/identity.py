@@ -1,0 +1,121 @@
+"""Auditors as users write them (`github:alice`), matched against verified certificates only."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+GITHUB_LOGIN = "https://github.com/login/oauth"
+GITHUB_ACTIONS = "https://token.actions.githubusercontent.com"
+GITLAB = "https://gitlab.com"
+GOOGLE = "https://accounts.google.com"
+MICROSOFT = "https://login.microsoftonline.com"
+
+# Which issuers vouch for an e-mail address, and which for a workflow, per provider.
+_MAIL_ISSUERS = {"github": GITHUB_LOGIN, "google": GOOGLE, "microsoft": MICROSOFT}
+_WORKFLOWS = {
+    "github": (GITHUB_ACTIONS, "https://github.com/"),
+    "gitlab": (GITLAB, "https://gitlab.com/"),
+}
+PROVIDERS = tuple(dict.fromkeys([*_MAIL_ISSUERS, *_WORKFLOWS]))
+
+_MAIL = re.compile(r"[^@\s*:/]+@[^@\s*:/]+\Z")
+_MAIL_DOMAIN = re.compile(r"\*@([^@\s*:/]+)\Z")
+_LOGIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})\Z")
+_PROJECT = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*\Z")
+_NOREPLY = re.compile(r"(?:\d+\+)?([A-Za-z0-9-]+)@users\.noreply\.github\.com\Z")
+_MICROSOFT_TENANT = re.compile(r"https://login\.microsoftonline\.com(?:/[0-9a-f-]{36}/v2\.0)?\Z")
+
+
+class AuditorError(ValueError):
+    """An entry of trusted_auditors that cannot be used."""
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Who signed, as a verified certificate says."""
+
+    issuer: str
+    identity: str
+    kind: str  # `email` or `uri`
+
+    def __str__(self) -> str:
+        return f"{self.identity} (by {self.issuer})"
+
+
+@dataclass(frozen=True)
+class Auditor:
+    """One trusted entry; `matches` looks at nothing that a registry said."""
+
+    text: str
+    provider: str | None  # None: any provider that vouches for e-mail addresses
+    pattern: str
+
+    @classmethod
+    def parse(cls, text: str) -> Auditor:
+        """Read an entry. Raises `AuditorError`."""
+        provider, colon, pattern = text.strip().partition(":")
+        if not colon:
+            if not _MAIL.match(text.strip()):
+                raise AuditorError(
+                    f"trusted_auditors: {text!r} is neither an e-mail address nor provider:name "
+                    f"(providers: {', '.join(PROVIDERS)}); wildcards need their provider"
+                )
+            return cls(text, None, text.strip())
+        if provider not in PROVIDERS:
+            raise AuditorError(
+                f"trusted_auditors: {text!r} has an unknown provider; "
+                f"choose one of {', '.join(PROVIDERS)}"
+            )
+        if not _acceptable(provider, pattern):
+            raise AuditorError(
+                f"trusted_auditors: {text!r} is not a name, an e-mail address, "
+                "*@domain or owner/* of that provider"
+            )
+        return cls(text, provider, pattern)
+
+    def matches(self, signer: Signer) -> bool:
+        """Whether a verified signer is the one that this entry means."""
+        if signer.kind == "email":
+            return self._matches_mail(signer)
+        return signer.kind == "uri" and self._matches_workflow(signer)
+
+    def _matches_mail(self, signer: Signer) -> bool:
+        provider = _mail_provider(signer.issuer)
+        if provider is None or self.provider not in (None, provider):
+            return False
+        domain = _MAIL_DOMAIN.match(self.pattern)
+        if domain:
+            return signer.identity.rpartition("@")[2].lower() == domain[1].lower()
+        if "@" in self.pattern:
+            return signer.identity == self.pattern
+        login = _NOREPLY.match(signer.identity)
+        return provider == "github" and bool(login and login[1].lower() == self.pattern.lower())
+
+    def _matches_workflow(self, signer: Signer) -> bool:
+        issuer, prefix = _WORKFLOWS.get(self.provider or "", ("", ""))
+        if not issuer or signer.issuer != issuer or "/" not in self.pattern:
+            return False
+        if not signer.identity.startswith(prefix):
+            return False
+        project = signer.identity.removeprefix(prefix)
+        if self.pattern.endswith("/*"):
+            return project.startswith(self.pattern[:-1])
+        return project == self.pattern or project.startswith(self.pattern + "/")
+
+
+def _acceptable(provider: str, pattern: str) -> bool:
+    if _MAIL.match(pattern) or _MAIL_DOMAIN.match(pattern):
+        return provider in _MAIL_ISSUERS
+    if provider == "github" and _LOGIN.match(pattern):
+        return True
+    project = pattern[:-2] if pattern.endswith("/*") else pattern
+    if provider not in _WORKFLOWS or not _PROJECT.match(project) or ".." in project:
+        return False
+    return pattern.endswith("/*") or "/" in pattern
+
+
+def _mail_provider(issuer: str) -> str | None:
+    if _MICROSOFT_TENANT.match(issuer):
+        return "microsoft"
+    return next((name for name, known in _MAIL_ISSUERS.items() if known == issuer), None)

@@ -1,0 +1,372 @@
+"""The manifest of a tool package: which file it is, what it may say, what it asks to run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fleet_agentpack.enact import names, template
+from fleet_agentpack.support import frontmatter, yaml12
+from fleet_agentpack.support.semver import Version, VersionError
+
+PACKAGE_FILES = (
+    "skill.package.yaml",
+    "skill.package.yml",
+    "skill.yml",
+    "enact.yaml",
+    "enact.yml",
+)
+MANIFEST_FILES = ("SKILL.md", *PACKAGE_FILES[:3], "enact.md", *PACKAGE_FILES[3:])
+LONGEST_MANIFEST = 1024 * 1024
+LONGEST_DESCRIPTION = 1024
+PATH_FORMATS = ("path", "file-path", "directory-path")
+
+_TIMEOUT = re.compile(r"(\d{1,9})(ns|us|µs|ms|s|m|h)\Z")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]{0,254}\Z")
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+# Variables that change how a program is loaded, or that belong to this server.
+_FORBIDDEN_VARIABLES = re.compile(
+    r"(?:PATH|HOME|TMPDIR|IFS|ENV|BASH_ENV|SHELLOPTS|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS|PERL5.*"
+    r"|RUBY(?:OPT|LIB)|FLEET_AGENTPACK_.*|CODER_.*|ENACT_AUTH_TOKEN)\Z"
+)
+
+
+class ManifestError(ValueError):
+    """A manifest that cannot be used; the message says why."""
+
+
+class Files(Protocol):
+    """The files of a package, by their relative path; None for one that is not there."""
+
+    def read(self, path: str) -> bytes | None:
+        """The content of one file."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable that a tool declares."""
+
+    name: str
+    description: str = ""
+    secret: bool = False
+    required: bool = False
+    default: str | None = None
+
+
+@dataclass(frozen=True)
+class Script:
+    """One command of a tool with the schemas of what goes in and what comes out."""
+
+    name: str | None  # None: the tool's own `command`
+    command: str
+    description: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a package says about itself."""
+
+    name: str
+    version: str | None
+    description: str
+    documentation: str
+    command: Script | None = None
+    scripts: Mapping[str, Script] = field(default_factory=dict)
+    image: str | None = None
+    network: bool = False
+    stdin_json: bool = False  # whether the arguments also go to standard input, as JSON
+    timeout_s: float | None = None
+    variables: tuple[Variable, ...] = ()
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    license: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_instruction(self) -> bool:
+        """Whether the tool is text for the agent, with nothing to run."""
+        return self.command is None and not self.scripts
+
+    def entries(self) -> dict[names.Entry, Script | None]:
+        """What can be called, each with the script behind it."""
+        found = names.entries_of(self.name, self.scripts, has_command=self.command is not None)
+        return {
+            entry: self.scripts[script] if script else self.command
+            for entry, script in found.items()
+        }
+
+
+def load(files: Files) -> Manifest:
+    """Read the manifest of a package. Raises `ManifestError`."""
+    skill = files.read("SKILL.md")
+    package = next((name for name in PACKAGE_FILES if files.read(name) is not None), None)
+    if skill is not None and package is not None:
+        header, body = _split("SKILL.md", skill)
+        return parse({**_fallbacks(header), **_yaml(package, _text(package, files))}, body)
+    for name in MANIFEST_FILES:
+        content = files.read(name)
+        if content is None:
+            continue
+        if name.endswith(".md"):
+            header, body = _split(name, content)
+            if header is None:
+                raise ManifestError(f"{name} has no header between --- lines")
+            return parse(header, body)
+        return parse(_yaml(name, _decode(name, content)), "")
+    raise ManifestError(f"no manifest found; a tool has one of {', '.join(MANIFEST_FILES)}")
+
+
+def parse(data: Mapping[str, Any], body: str = "") -> Manifest:
+    """A manifest from its parsed fields and the text below its header. Raises `ManifestError`."""
+    name = _string(data, "name", required=True)
+    if not names.is_name(name):
+        raise ManifestError(f"name {name[:80]!r} is not owner/tool in lower case")
+    description = _string(data, "description", required=True)
+    if not description.strip() or len(description) > LONGEST_DESCRIPTION:
+        raise ManifestError(f"description must have 1 to {LONGEST_DESCRIPTION} characters")
+    annotations = _annotations(data.get("annotations"))
+    shared_output = _schema(data, "outputSchema", None)
+    return Manifest(
+        name=name,
+        version=_version(data),
+        description=description.strip(),
+        documentation=(_string(data, "doc") or body or description).strip(),
+        command=_command(data, description, annotations, shared_output),
+        scripts=_scripts(data, annotations, shared_output),
+        image=_image(data),
+        network=_flag(data, "x-network"),
+        stdin_json=_string(data, "x-stdin") == "json",
+        timeout_s=_timeout(data),
+        variables=_variables(data),
+        annotations=annotations,
+        tags=_strings(data, "tags"),
+        license=_string(data, "license") or None,
+        warnings=tuple(
+            f"{name}: its {key} commands are never run here"
+            for key in ("build", "hooks")
+            if data.get(key)
+        ),
+    )
+
+
+def seconds(text: str) -> float:
+    """A duration such as `30s` or `100ms`. Raises `ManifestError`."""
+    match = _TIMEOUT.match(text)
+    if not match:
+        raise ManifestError(f"timeout {text[:40]!r} is not a number with one unit, such as 30s")
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+def _fallbacks(header: Mapping[str, Any] | None) -> dict[str, Any]:
+    keys = ("description", "license", "compatibility", "metadata")
+    return {key: header[key] for key in keys if header and key in header}
+
+
+def _split(name: str, content: bytes) -> tuple[dict[str, Any] | None, str]:
+    document = frontmatter.split(_decode(name, content))
+    header = None if document.header is None else _yaml(name, document.header)
+    return header, document.body.strip()
+
+
+def _text(name: str, files: Files) -> str:
+    return _decode(name, files.read(name) or b"")
+
+
+def _decode(name: str, content: bytes) -> str:
+    if len(content) > LONGEST_MANIFEST:
+        raise ManifestError(f"{name} is larger than {LONGEST_MANIFEST} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{name} is not UTF-8 text") from error
+
+
+def _yaml(name: str, text: str) -> dict[str, Any]:
+    try:
+        data = yaml12.load(text)
+    except yaml12.YamlError as error:
+        raise ManifestError(f"{name}: {error}") from error
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ManifestError(f"{name} is not a mapping of fields")
+    return data
+
+
+def _string(data: Mapping[str, Any], key: str, *, required: bool = False) -> str:
+    value = data.get(key)
+    if value is None:
+        if required:
+            raise ManifestError(f"{key} is missing")
+        return ""
+    if not isinstance(value, str):
+        raise ManifestError(f"{key} must be text")
+    return value
+
+
+def _strings(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = data.get(key) or []
+    if not isinstance(value, list):
+        raise ManifestError(f"{key} must be a list of texts")
+    return tuple(str(item) for item in value)
+
+
+def _flag(data: Mapping[str, Any], key: str) -> bool:
+    value = data.get(key, False)
+    if not isinstance(value, bool):
+        raise ManifestError(f"{key} must be true or false")
+    return value
+
+
+def _version(data: Mapping[str, Any]) -> str | None:
+    text = _string(data, "version")
+    if not text:
+        return None
+    try:
+        Version.parse(text)
+    except VersionError as error:
+        raise ManifestError(f"version {text[:40]!r} is not semantic (1.2.3)") from error
+    return text
+
+
+def _image(data: Mapping[str, Any]) -> str | None:
+    image = _string(data, "from")
+    if image and not _IMAGE.match(image):
+        raise ManifestError(f"from {image[:80]!r} is not a container image")
+    return image or None
+
+
+def _timeout(data: Mapping[str, Any]) -> float | None:
+    text = _string(data, "timeout")
+    return seconds(text) if text else None
+
+
+def _variables(data: Mapping[str, Any]) -> tuple[Variable, ...]:
+    declared = data.get("env") or {}
+    if not isinstance(declared, dict):
+        raise ManifestError("env must be a mapping of variables")
+    return tuple(_variable(name, entry) for name, entry in declared.items())
+
+
+def _variable(name: Any, entry: Any) -> Variable:
+    if not isinstance(name, str) or not _VARIABLE.match(name):
+        raise ManifestError(f"env: {name!r} is not the name of a variable")
+    if _FORBIDDEN_VARIABLES.match(name):
+        raise ManifestError(f"env: a tool may not ask for {name}")
+    if not isinstance(entry, dict) or not _string(entry, "description"):
+        raise ManifestError(f"env.{name} needs a description")
+    default = entry.get("default")
+    return Variable(
+        name=name,
+        description=entry["description"],
+        secret=_flag(entry, "secret"),
+        required=_flag(entry, "required"),
+        default=None if default is None else str(default),
+    )
+
+
+def _annotations(value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ManifestError("annotations must be a mapping")
+    found = {key: _flag(value, key) for key in _HINTS if key in value}
+    title = _string(value, "title")
+    return {**found, "title": title} if title else found
+
+
+def _schema(
+    data: Mapping[str, Any], key: str, fallback: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    value = data.get(key)
+    if value is None:
+        return fallback
+    if not isinstance(value, dict):
+        raise ManifestError(f"{key} must be a JSON Schema")
+    if key == "inputSchema" and value.get("type", "object") != "object":
+        raise ManifestError("inputSchema must describe an object")
+    return {"type": "object", **value} if key == "inputSchema" else value
+
+
+def _command(
+    data: Mapping[str, Any],
+    description: str,
+    annotations: Mapping[str, Any],
+    output_schema: dict[str, Any] | None,
+) -> Script | None:
+    command = _string(data, "command")
+    if not command.strip():
+        return None
+    _check_command(command)
+    return Script(
+        name=None,
+        command=command,
+        description=description.strip(),
+        input_schema=_schema(data, "inputSchema", None) or _inferred(command),
+        output_schema=output_schema,
+        annotations=annotations,
+    )
+
+
+def _scripts(
+    data: Mapping[str, Any], annotations: Mapping[str, Any], output_schema: dict[str, Any] | None
+) -> dict[str, Script]:
+    declared = data.get("scripts") or {}
+    if not isinstance(declared, dict):
+        raise ManifestError("scripts must be a mapping of names to commands")
+    shared_input = _schema(data, "inputSchema", None) if len(declared) == 1 else None
+    return {
+        name: _script(name, entry, shared_input, annotations, output_schema, data)
+        for name, entry in declared.items()
+    }
+
+
+def _script(
+    name: Any,
+    entry: Any,
+    input_schema: dict[str, Any] | None,
+    annotations: Mapping[str, Any],
+    output_schema: dict[str, Any] | None,
+    tool: Mapping[str, Any],
+) -> Script:
+    if not isinstance(name, str) or not names.SCRIPT_NAME.match(name):
+        raise ManifestError(f"scripts: {name!r} is not a usable name")
+    fields = {"command": entry} if isinstance(entry, str) else entry
+    if not isinstance(fields, dict):
+        raise ManifestError(f"scripts.{name} must be a command or a mapping")
+    command = _string(fields, "command")
+    if not command.strip():
+        raise ManifestError(f"scripts.{name} has no command")
+    _check_command(command)
+    single = len(tool["scripts"]) == 1
+    return Script(
+        name=name,
+        command=command,
+        description=_string(fields, "description")
+        or (tool["description"].strip() if single else f"{tool['description'].strip()} ({name})"),
+        input_schema=_schema(fields, "inputSchema", input_schema) or _inferred(command),
+        output_schema=_schema(fields, "outputSchema", output_schema if single else None),
+        annotations={**annotations, **_annotations(fields.get("annotations"))},
+    )
+
+
+def _check_command(command: str) -> None:
+    try:
+        template.check(command)
+    except template.TemplateError as error:
+        raise ManifestError(str(error)) from error
+
+
+def _inferred(command: str) -> dict[str, Any]:
+    """The schema of a command without one: every placeholder is a text that must be given."""
+    found = template.parameters(command)
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in found},
+    }
+    return {**schema, "required": found} if found else schema

@@ -1,0 +1,157 @@
+"""Names of tools as people write them, and the table of their MCP names; touches no file."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.support.semver import Version, VersionError
+
+LONGEST_NAME = 200
+LONGEST_MCP_NAME = 64
+BUILTIN_NAMESPACE = "agentpack"
+RESERVED_NAMESPACES = (BUILTIN_NAMESPACE, "enact")
+MAIN_SCRIPTS = ("default", "run", "main")
+SCRIPT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+_NAME = re.compile(r"@?[a-z0-9_-]+(?:/[a-z0-9_-]+)+\Z")
+_REFERENCE = re.compile(r"(?P<name>@?[^@:]*)(?P<rest>(?:[@:][^@:]*)*)\Z", re.DOTALL)
+_FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Which tool, and perhaps which version and which of its scripts."""
+
+    name: str
+    version: str | None = None
+    script: str | None = None
+
+    def __str__(self) -> str:
+        return self.name + (f"@{self.version}" if self.version else "")
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a tool's full name, of any depth."""
+    return len(text) <= LONGEST_NAME and bool(_NAME.match(text))
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name belongs to the tools of this package."""
+    return name.split("/", 1)[0] in RESERVED_NAMESPACES
+
+
+def check_version(text: str, field: str = "version") -> str:
+    """A version as the store writes it, without a leading `v`. Raises `EnactError`."""
+    bare = text.removeprefix("v")
+    try:
+        Version.parse(bare)
+    except VersionError as error:
+        raise EnactError.bad_argument(
+            field, f"{text[:80]!r} is not a version such as 1.2.0"
+        ) from error
+    return bare
+
+
+def parse(text: str, version: str | None = None) -> Reference:
+    """Read `owner/tool`, with `@version` and `:script` behind it. Raises `EnactError`."""
+    match = _REFERENCE.match(text)
+    name = match["name"] if match else ""
+    if not match or not is_name(name):
+        raise EnactError.bad_argument(
+            "tool",
+            f"{text[:80]!r} is not a tool's name: write owner/tool or owner/area/tool, lower case",
+            "call enact__search to find the tool's name",
+        )
+    parts = re.findall(r"([@:])([^@:]*)", match["rest"])
+    marks = [mark for mark, _ in parts]
+    if len(set(marks)) != len(marks):
+        raise EnactError.bad_argument("tool", f"{text[:80]!r} names two versions or two scripts")
+    found = dict(parts)
+    script = found.get(":")
+    if script is not None and not SCRIPT_NAME.match(script):
+        raise EnactError.bad_argument("tool", f"{script[:80]!r} is not a script's name")
+    suffix = check_version(found["@"], "tool") if "@" in found else None
+    given = check_version(version) if version is not None else None
+    if suffix and given and suffix != given:
+        raise EnactError.bad_argument("version", f"{given} contradicts {text}")
+    return Reference(name, suffix or given, script)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that can be called: a tool, or one script of it."""
+
+    name: str
+    script: str | None = None
+
+    @property
+    def plain(self) -> str:
+        """The MCP name it has when nothing stands in the way."""
+        flat = self.name.replace("/", "__")
+        return f"{flat}__{self.script}" if self.script else flat
+
+    @property
+    def key(self) -> str:
+        """The entry as `enact__run` takes it."""
+        return f"{self.name}:{self.script}" if self.script else self.name
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """MCP names of what is installed, found by lookup and never by taking a name apart."""
+
+    entries: Mapping[str, Entry]
+    collisions: tuple[str, ...]
+
+
+def entries_of(name: str, scripts: Iterable[str], *, has_command: bool) -> dict[Entry, str | None]:
+    """The callable entries of a tool, each with the script it runs (None: the command itself)."""
+    names = list(scripts)
+    main = None
+    if not has_command:
+        main = (
+            names[0]
+            if len(names) == 1
+            else next((each for each in MAIN_SCRIPTS if each in names), None)
+        )
+    found: dict[Entry, str | None] = {}
+    if has_command or main or not names:
+        found[Entry(name)] = main
+    found.update({Entry(name, script): script for script in names if script != main})
+    return found
+
+
+def build_table(entries: Iterable[Entry], taken: Iterable[str] = ()) -> NameTable:
+    """Give every entry an MCP name of its own.
+
+    Entries that would share a name all get a hash, so that no tool can pass for another.
+    """
+    wanted = sorted(set(entries), key=lambda entry: entry.key)
+    uses = Counter(entry.plain for entry in wanted)
+    uses.update(taken)
+    named = {
+        entry: entry.plain if uses[entry.plain] == 1 and _is_legal(entry.plain) else _hashed(entry)
+        for entry in wanted
+    }
+    collisions = tuple(
+        f"{' and '.join(e.key for e in wanted if e.plain == plain)} share the MCP name {plain}: "
+        f"each is listed with a hash behind its name"
+        for plain, count in sorted(uses.items())
+        if count > 1 and any(entry.plain == plain for entry in wanted)
+    )
+    return NameTable({mcp_name: entry for entry, mcp_name in named.items()}, collisions)
+
+
+def _is_legal(name: str) -> bool:
+    return len(name) <= LONGEST_MCP_NAME and not _FOREIGN.search(name)
+
+
+def _hashed(entry: Entry) -> str:
+    digest = hashlib.sha256(entry.key.encode()).hexdigest()[:10]
+    readable = _FOREIGN.sub("", entry.plain)[: LONGEST_MCP_NAME - len(digest) - 1]
+    return f"{readable}_{digest}"

@@ -1,0 +1,136 @@
+"""Installed tools as callable entries with MCP names; one that is broken hides no other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.manifest import Manifest, Script
+from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Entry, build_table, is_name, is_reserved
+from fleet_agentpack.enact.store import Store
+
+META_TOOLS = ("search", "learn", "install", "uninstall", "list", "run")
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """One entry of an installed tool."""
+
+    mcp_name: str
+    entry: Entry
+    script: Script | None
+    installed: Installed
+
+
+@dataclass(frozen=True, eq=False)
+class Installed:
+    """An installed tool that can be read."""
+
+    name: str
+    version: str
+    manifest: Manifest
+    store: Store
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What a client sees, by MCP name, and what is wrong."""
+
+    callables: Mapping[str, Projected]
+    installed: Mapping[str, Installed]  # everything that can be read, also outside the toolset
+    visible: frozenset[str]
+    warnings: tuple[str, ...]
+
+
+class Projector:
+    """Reads the stores when they have changed, and only then."""
+
+    def __init__(self, stores: Sequence[Store]) -> None:
+        self._stores = stores
+        self._seen: object = None
+        self._folders: list[str] = []
+        self._projection: Projection | None = None
+        self._manifests: dict[tuple[Path, str, str, object], Installed] = {}
+
+    def stamp(self) -> object:
+        """A value that differs when the projection may have changed."""
+        return tuple(store.stamp() for store in self._stores), [_mtime(p) for p in self._folders]
+
+    def read(self) -> Projection:
+        """The projection as it is now."""
+        stamp = self.stamp()
+        if self._projection is None or stamp != self._seen:
+            self._projection = self._build()
+            self._seen = self.stamp()
+        return self._projection
+
+    def _build(self) -> Projection:
+        warnings: list[str] = []
+        installed: dict[str, Installed] = {}
+        visible: dict[str, None] = {}
+        folders: list[str] = []
+        for store in self._stores:
+            pins, seen = _listed(store, warnings)
+            for name, version in pins.items():
+                folders.append(str(store.folder(name, version)))
+                found = self._load(store, name, version, warnings)
+                if found:
+                    installed[name] = found
+            visible.update(dict.fromkeys(name for name in seen if name in installed))
+        self._folders = folders
+        entries = {
+            entry: (installed[name], script)
+            for name in visible
+            for entry, script in installed[name].manifest.entries().items()
+        }
+        table = build_table(entries, taken=[f"enact__{each}" for each in META_TOOLS])
+        callables = {
+            mcp_name: Projected(mcp_name, entry, entries[entry][1], entries[entry][0])
+            for mcp_name, entry in sorted(table.entries.items())
+        }
+        return Projection(callables, installed, frozenset(visible), (*warnings, *table.collisions))
+
+    def _load(self, store: Store, name: str, version: str, warnings: list[str]) -> Installed | None:
+        if not is_name(name) or (is_reserved(name) and not name.startswith(BUILTIN_NAMESPACE)):
+            warnings.append(f"{store.tools_path}: {name[:80]!r} is not a tool's name")
+            return None
+        key = (store.root, name, version, store.folder_stamp(name, version))
+        if key not in self._manifests:
+            try:
+                manifest = store.manifest(name, version)
+            except EnactError as error:
+                warnings.append(f"{name} is left out: {error.message}")
+                return None
+            self._manifests[key] = Installed(name, version, manifest, store)
+        return self._manifests[key]
+
+
+def _listed(store: Store, warnings: list[str]) -> tuple[dict[str, str], list[str]]:
+    """All tools of a store, and those of them that clients see."""
+    try:
+        pins = store.tools().tools
+    except EnactError as error:
+        warnings.append(error.message)
+        pins = {}
+    try:
+        mcp = store.mcp()
+    except EnactError as error:
+        warnings.append(error.message)
+        return pins, []
+    if mcp.dangling:
+        warnings.append(
+            f"the active toolset {mcp.active!r} does not exist, so no installed tool is shown; "
+            "run: fleet-agentpack mcp use --all"
+        )
+    shown = mcp.visible()
+    return {**shown, **pins, **shown}, list(shown)
+
+
+def _mtime(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - hundreds of these, twice a second
+    except OSError:
+        return 0

@@ -1,0 +1,76 @@
+"""Receipts: what was installed, from where, why it was let in, and every file's hash."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.enact.bundle import FileRecord, Folder
+from fleet_agentpack.enact.errors import EnactError
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What was installed, from where, and why it was let in."""
+
+    name: str
+    version: str
+    source: str
+    digest: str  # sha256 of the bundle
+    files: dict[str, FileRecord]
+    trust: dict[str, Any]
+    installed_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat("T", "seconds"))
+    projects: tuple[str, ...] = ()  # tools.json files of projects that pin this version
+
+    def to_json(self) -> dict[str, Any]:
+        """The receipt as it is stored."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "source": self.source,
+            "digest": f"sha256:{self.digest}",
+            "installed_at": self.installed_at,
+            "trust": self.trust,
+            "projects": list(self.projects),
+            "files": {
+                path: {"sha256": each.sha256, "executable": each.executable}
+                for path, each in sorted(self.files.items())
+            },
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Receipt:
+        """A stored receipt. Raises `ValueError`, `KeyError` or `TypeError`."""
+        return cls(
+            name=str(data["name"]),
+            version=str(data["version"]),
+            source=str(data["source"]),
+            digest=str(data["digest"]).removeprefix("sha256:"),
+            files={
+                path: FileRecord(str(each["sha256"]), bool(each["executable"]))
+                for path, each in data["files"].items()
+            },
+            trust=dict(data["trust"]),
+            installed_at=str(data.get("installed_at", "")),
+            projects=tuple(map(str, data.get("projects", ()))),
+        )
+
+
+class VerifiedFolder(Folder):
+    """Reads a tool's files only as the receipt knows them."""
+
+    def __init__(self, root: Path, receipt: Receipt) -> None:
+        super().__init__(root)
+        self._receipt = receipt
+
+    def read(self, path: str) -> bytes | None:
+        """The content of one file. Raises `EnactError` when it is not the one installed."""
+        content = super().read(path)
+        known = self._receipt.files.get(path)
+        found = None if content is None else hashlib.sha256(content).hexdigest()
+        if found != (known.sha256 if known else None):
+            raise EnactError.tool_changed(self._receipt.name, self._receipt.version, path)
+        return content

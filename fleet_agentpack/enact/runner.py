@@ -1,0 +1,242 @@
+"""Runs a tool: arguments checked, a place chosen, limits held, output parsed and checked."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.enact import arguments, environment, template
+from fleet_agentpack.enact.config import ExecutionConfig
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.execute import LARGEST_OUTPUT, Ended, execute
+from fleet_agentpack.enact.manifest import Manifest, Script
+from fleet_agentpack.enact.providers import (
+    Bubblewrap,
+    Container,
+    ContainerSettings,
+    Dagger,
+    Host,
+    Job,
+    Provider,
+    with_our_python,
+)
+
+LONGEST_TIMEOUT_S = 3600.0
+LONGEST_EXCERPT = 4000
+
+Report = Callable[[float, float | None, str], None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A tool ready to run: its verified files and what is known of them."""
+
+    manifest: Manifest
+    folder: Path
+    builtin: bool = False
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run gave."""
+
+    output: Any  # parsed JSON, or text
+    exit_code: int
+    duration_ms: int
+    provider: str
+    warnings: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """What the runner takes from outside."""
+
+    environ: Mapping[str, str]
+    around: arguments.Surroundings
+    sources: environment.Sources
+    container: ContainerSettings = field(default_factory=ContainerSettings)
+
+
+class Runner:
+    """Runs scripts of tools."""
+
+    def __init__(self, settings: RunnerSettings) -> None:
+        self._settings = settings
+
+    def run(
+        self,
+        subject: Subject,
+        script: Script | None,
+        given: Mapping[str, Any],
+        execution: ExecutionConfig,
+        report: Report,
+    ) -> RunResult:
+        """Run one script with these arguments. Raises `EnactError`."""
+        if script is None:
+            return _instructions(subject.manifest, given)
+        tool = subject.manifest.name
+        prepared = arguments.prepare(tool, script.input_schema, given, self._settings.around)
+        resolved = environment.resolve(tool, subject.manifest.variables, self._settings.sources)
+        job = self._job(subject, script, prepared, resolved)
+        provider = self._provider(subject, execution)
+        timeout_s = min(subject.manifest.timeout_s or execution.timeout_s, LONGEST_TIMEOUT_S)
+        ended = self._execute(provider, job, timeout_s, report)
+        return _result(tool, script, ended, provider.name, resolved)
+
+    def _job(
+        self,
+        subject: Subject,
+        script: Script,
+        prepared: arguments.Prepared,
+        resolved: environment.Resolved,
+    ) -> Job:
+        try:
+            argv = template.render(script.command, prepared.values, script.input_schema)
+        except template.ValueRefused as refused:
+            raise EnactError.bad_argument(refused.parameter, refused.reason) from refused
+        stdin = json.dumps(prepared.values).encode() if subject.manifest.stdin_json else b""
+        job = Job(
+            tool=subject.manifest.name,
+            folder=subject.folder,
+            argv=argv,
+            env=resolved.values,
+            mounts=prepared.mounts,
+            network=subject.manifest.network,
+            image=subject.manifest.image,
+            stdin=stdin,
+        )
+        return with_our_python(job) if subject.builtin else job
+
+    def _execute(self, provider: Provider, job: Job, timeout_s: float, report: Report) -> Ended:
+        def tick(elapsed_s: float) -> None:
+            report(round(elapsed_s, 1), None, f"{job.tool} has been running for {elapsed_s:.0f} s")
+
+        with provider.prepared(job) as start:
+            try:
+                return execute(start.command, timeout_s=timeout_s, tick=tick, on_kill=start.on_kill)
+            except OSError as error:
+                raise EnactError.provider_unavailable(
+                    job.tool, f"{start.command.argv[0]}: {error.strerror or error}"
+                ) from error
+
+    def _provider(self, subject: Subject, execution: ExecutionConfig) -> Provider:
+        name = subject.manifest.name
+        if subject.builtin:
+            sandboxed = execution.backend != "local" and not self._bubblewrap.unavailable()
+            return self._bubblewrap if sandboxed else Host(self._path, "direct")
+        if any(_in_scope(name, scope) for scope in execution.trusted_scopes):
+            return Host(self._path)
+        natural = "container" if subject.manifest.image else "bubblewrap"
+        provider = self._backend(execution.backend or natural)
+        reason = provider.unavailable()
+        if reason and execution.fallback:
+            provider = self._backend(execution.fallback)
+            reason = provider.unavailable()
+        if reason:
+            raise EnactError.provider_unavailable(
+                name,
+                reason,
+                "ask the user to install it, or to choose execution.default in "
+                "~/.enact/config.yaml",
+            )
+        return provider
+
+    def _backend(self, name: str) -> Provider:
+        if name == "bubblewrap":
+            return self._bubblewrap
+        if name == "local":
+            return Host(self._path)
+        if name == "dagger":
+            return Dagger(self._settings.environ)
+        wanted = None if name == "container" else name
+        return Container(self._settings.container, self._settings.environ, wanted)
+
+    @cached_property
+    def _bubblewrap(self) -> Bubblewrap:
+        return Bubblewrap(self._path, self._settings.around.home)
+
+    @property
+    def _path(self) -> str:
+        return self._settings.environ.get("PATH", "")
+
+
+def _in_scope(name: str, scope: str) -> bool:
+    return name == scope or (scope.endswith("/*") and fnmatch.fnmatchcase(name, scope))
+
+
+def _instructions(manifest: Manifest, given: Mapping[str, Any]) -> RunResult:
+    """A tool without a command is text for the agent to follow."""
+    text = manifest.documentation
+    if given:
+        text += f"\n\nInputs provided: {json.dumps(given, ensure_ascii=False, indent=2)}"
+    return RunResult(text, 0, 0, "instructions")
+
+
+def _result(
+    tool: str, script: Script, ended: Ended, provider: str, resolved: environment.Resolved
+) -> RunResult:
+    stdout = resolved.masked(ended.stdout.decode("utf-8", "replace"))
+    stderr = resolved.masked(ended.stderr.decode("utf-8", "replace"))
+    facts = {
+        "tool": tool,
+        "provider": provider,
+        "exit_code": ended.exit_code,
+        "duration_ms": round(ended.duration_s * 1000),
+        "stdout": stdout[:LONGEST_EXCERPT],
+        "stderr": stderr[-LONGEST_EXCERPT:],
+    }
+    if ended.reason == "timeout":
+        raise EnactError(
+            "TIMEOUT",
+            f"{tool} did not end within {ended.duration_s:.0f} s and was stopped",
+            details=facts,
+            next_actions=["call it with less to do"],
+        )
+    if ended.reason == "output":
+        raise EnactError(
+            "OUTPUT_TOO_LARGE",
+            f"{tool} printed more than {LARGEST_OUTPUT} bytes and was stopped",
+            details=facts,
+            next_actions=["ask it for less"],
+        )
+    if ended.exit_code != 0:
+        last = stderr.strip().splitlines()[-1:] or stdout.strip().splitlines()[-1:] or [""]
+        raise EnactError(
+            "EXECUTION_FAILED",
+            f"{tool} exited with code {ended.exit_code}: {last[0][:300]}".rstrip(": "),
+            details=facts,
+            next_actions=["read details.stderr, correct the arguments and call again"],
+        )
+    output = _parsed(tool, script, stdout, facts)
+    return RunResult(output, 0, facts["duration_ms"], provider)  # type: ignore[arg-type]
+
+
+def _parsed(tool: str, script: Script, stdout: str, facts: Mapping[str, Any]) -> Any:
+    text = stdout.strip()
+    if script.output_schema is None and not text.startswith(("{", "[")):
+        return stdout
+    try:
+        output = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if script.output_schema is None:
+            return stdout
+        raise _invalid_output(tool, "it is not JSON", facts) from error
+    if script.output_schema is not None:
+        problems = arguments.check(tool, script.output_schema, output)
+        if problems:
+            raise _invalid_output(tool, "; ".join(map(str, problems[:3])), facts)
+    return output
+
+
+def _invalid_output(tool: str, reason: str, facts: Mapping[str, Any]) -> EnactError:
+    return EnactError(
+        "OUTPUT_INVALID",
+        f"the output of {tool} does not fit its own schema: {reason}",
+        details=facts,
+        next_actions=["tell the publisher of the tool"],
+    )

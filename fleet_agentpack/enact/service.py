@@ -1,0 +1,360 @@
+"""The tool registry's use cases: search, learn, install, uninstall, list, run, and toolsets."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.enact import environment, toolsets
+from fleet_agentpack.enact.arguments import Surroundings
+from fleet_agentpack.enact.config import ConfigFile
+from fleet_agentpack.enact.documentation import describe
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.manifest import Manifest, Script
+from fleet_agentpack.enact.names import Reference, parse
+from fleet_agentpack.enact.projection import Installed, Projected, Projection
+from fleet_agentpack.enact.providers import ContainerSettings
+from fleet_agentpack.enact.runner import Report, Runner, RunnerSettings, RunResult, Subject
+from fleet_agentpack.enact.searching import SearchCache
+from fleet_agentpack.enact.sessions import Sessions
+from fleet_agentpack.enact.sources import Acquired, Sources
+from fleet_agentpack.enact.statefiles import McpFile, ToolsFile
+from fleet_agentpack.enact.store import Store, write_tree
+from fleet_agentpack.enact.trust import Gate
+from fleet_agentpack.support.results import UNKNOWN, Maybe
+
+DEFAULT_LIMIT = 10
+LARGEST_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class EnactSettings:
+    """What the service takes from outside."""
+
+    home: Path
+    cwd: Path
+    cache: Path
+    state: Path
+    environ: Mapping[str, str]
+    container: ContainerSettings = field(default_factory=ContainerSettings)
+    session_scope: bool = False
+    keyring: environment.Keyring = environment.system_keyring
+
+    @property
+    def root(self) -> Path:
+        """The store of the user."""
+        return self.home / ".enact"
+
+    @property
+    def project_file(self) -> Path:
+        """The project's own list of tools."""
+        return self.cwd / ".enact" / "tools.json"
+
+
+def _quiet(_done: float, _total: float | None, _text: str) -> None:
+    """Report to nobody."""
+
+
+class EnactService:
+    """Finds, installs and runs tools for one user."""
+
+    def __init__(self, settings: EnactSettings) -> None:
+        self._settings = settings
+        self.store = Store(settings.root)
+        self._config = ConfigFile(settings.root / "config.yaml", settings.environ, settings.home)
+        self._sources = Sources(
+            Gate(self._config.path), SearchCache(settings.cache / "enact-search"), settings.home
+        )
+        self._sessions = Sessions(self.store, settings.state / "enact-sessions")
+        self._runner = Runner(_runner_settings(settings))
+        self._reading = threading.Lock()
+
+    # The six meta-tools
+
+    def search(self, query: str, limit: float = DEFAULT_LIMIT) -> dict[str, Any]:
+        """Tools that match a query."""
+        if limit < 1 or limit != int(limit):
+            raise EnactError.bad_argument("limit", "must be a whole number of at least 1")
+        count = min(int(limit), LARGEST_LIMIT)
+        hits, warnings = self._sources.search(query, count, self._config.read())
+        results = [
+            {
+                "name": hit.name,
+                "description": hit.description,
+                "version": hit.version or UNKNOWN,
+                "tags": list(hit.tags) or UNKNOWN,
+            }
+            for hit in hits
+        ]
+        return {"results": results, "warnings": _some(warnings)}
+
+    def learn(
+        self, tool: str, version: str | None = None, session: str | None = None
+    ) -> dict[str, Any]:
+        """The documentation of a tool, from bytes that passed the trust policy."""
+        wanted = parse(tool, version)
+        found = self._installed(wanted, session)
+        if found:
+            self._check(found)
+            return {"documentation": describe(found.manifest, self._names(found, session))}
+        acquired = self._sources.acquire(wanted, self._config.read())
+        return {
+            "documentation": describe(acquired.manifest, {}),
+            "warnings": _some(acquired.warnings),
+        }
+
+    def install(
+        self,
+        tool: str,
+        version: str | None = None,
+        session: str | None = None,
+        report: Report = _quiet,
+        *,
+        project: bool = False,
+    ) -> dict[str, Any]:
+        """Verify a tool and put it in place; MCP clients see it at once."""
+        wanted = parse(tool, version)
+        store = self._writable_store(session)
+        report(0, 2, f"fetching and verifying {wanted}")
+        acquired = self._sources.acquire(wanted, self._config.read())
+        report(1, 2, f"installing {acquired.receipt.name}@{acquired.receipt.version}")
+        project_file = self._settings.project_file if project else None
+        previous = store.install(acquired.package, acquired.receipt, project=project_file)
+        receipt = acquired.receipt
+        message = f"Installed {receipt.name}@{receipt.version}"
+        if previous and previous != receipt.version:
+            message += f" (was {previous})"
+        return {
+            "success": True,
+            "message": message,
+            "warnings": _some([*acquired.warnings, *self._after_install(store, receipt.name)]),
+        }
+
+    def uninstall(
+        self, tool: str, session: str | None = None, *, project: bool = False
+    ) -> dict[str, Any]:
+        """Remove a tool."""
+        wanted = parse(tool)
+        store = self._writable_store(session)
+        project_file = self._settings.project_file if project else None
+        pins = ToolsFile.read(project_file) if project_file else store.tools()
+        pinned = pins.tools.get(wanted.name)
+        if pinned is None:
+            raise self._not_ours(wanted.name, store)
+        if wanted.version and wanted.version != pinned:
+            raise EnactError.version_not_found(wanted.name, wanted.version, [pinned])
+        removed = store.uninstall(wanted.name, project=project_file)
+        return {"success": True, "message": f"Uninstalled {wanted.name}@{removed}"}
+
+    def installed(self, session: str | None = None) -> dict[str, Any]:
+        """What is installed."""
+        projection = self.projection(session)
+        names: dict[str, list[str]] = {}
+        for each in projection.callables.values():
+            names.setdefault(each.installed.name, []).append(each.mcp_name)
+        tools = [
+            {
+                "name": found.name,
+                "version": found.version,
+                "description": found.manifest.description,
+                "mcp_tools": names.get(found.name, []),
+            }
+            for found in sorted(projection.installed.values(), key=lambda each: each.name)
+        ]
+        warnings = list(projection.warnings)
+        if self.store.unfinished():
+            warnings.append("an interrupted change will be finished by the next install")
+        return {"tools": tools, "warnings": _some(warnings)}
+
+    def run(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        session: str | None = None,
+        report: Report = _quiet,
+    ) -> RunResult:
+        """Run any tool by name; one that is not installed leaves nothing behind."""
+        wanted = parse(tool)
+        given = args or {}
+        found = self._installed(wanted, session)
+        if found:
+            script = _script(found.manifest, wanted)
+            return self._run_installed(found, script, given, report)
+        config = self._config.read()
+        execution = config.execution
+        acquired = self._sources.acquire(wanted, config)
+        script = _script(acquired.manifest, wanted)
+        result = self._run_acquired(acquired, script, given, execution, report)
+        return replace(result, warnings=(*acquired.warnings, *result.warnings))
+
+    # Projected tools
+
+    def projection(self, session: str | None = None) -> Projection:
+        """What a session sees."""
+        with self._reading:
+            return self._sessions.projector(session).read()
+
+    def call(self, tool: Projected, given: Mapping[str, Any], report: Report = _quiet) -> RunResult:
+        """Run a projected tool, whose files must still be those of its receipt."""
+        return self._run_installed(tool.installed, tool.script, given, report)
+
+    def fingerprint(self) -> object:
+        """A value that differs when some session's tools may have changed."""
+        with self._reading:
+            return self._sessions.stamp()
+
+    def end_session(self, session: str) -> None:
+        """Forget a session and what was installed for it."""
+        self._sessions.end(session)
+
+    def close(self) -> None:
+        """Give connections back and forget every session."""
+        self._sources.close()
+        self._sessions.end_all()
+
+    # Toolsets
+
+    def toolsets(self) -> list[dict[str, Any]]:
+        """Every toolset and whether it is the active one."""
+        state = self.store.mcp()
+        return [
+            {"name": name, "tools": list(members), "isActive": name == state.active}
+            for name, members in state.toolsets.items()
+        ]
+
+    def change_toolsets(self, change: Callable[[McpFile], McpFile]) -> McpFile:
+        """Apply one of the operations of `toolsets`."""
+        return self.store.change_mcp(change)
+
+    def create_toolset(self, name: str) -> McpFile:
+        """A new toolset from what is installed."""
+        installed = self.store.mcp().tools
+        return self.change_toolsets(lambda state: toolsets.create(state, name, installed))
+
+    def project_tools(self) -> dict[str, str]:
+        """The tools that the project in the working directory pins."""
+        return ToolsFile.read(self._settings.project_file).tools
+
+    def _run_installed(
+        self, found: Installed, script: Script | None, given: Mapping[str, Any], report: Report
+    ) -> RunResult:
+        builtin = self._check(found)
+        folder = found.store.folder(found.name, found.version)
+        subject = Subject(found.manifest, folder.resolve(), builtin)
+        execution = self._config.read().execution
+        return self._runner.run(subject, script, given, execution, report)
+
+    def _run_acquired(
+        self,
+        acquired: Acquired,
+        script: Script | None,
+        given: Mapping[str, Any],
+        execution: Any,
+        report: Report,
+    ) -> RunResult:
+        if acquired.folder:
+            subject = Subject(acquired.manifest, acquired.folder.resolve(), builtin=True)
+            return self._runner.run(subject, script, given, execution, report)
+        with tempfile.TemporaryDirectory(prefix="enact-run-") as scratch:
+            folder = Path(scratch).resolve() / "tool"
+            write_tree(folder, acquired.package)
+            subject = Subject(acquired.manifest, folder)
+            return self._runner.run(subject, script, given, execution, report)
+
+    def _check(self, found: Installed) -> bool:
+        """Refuse changed files and tools that today's policy would not let in."""
+        receipt = found.store.verify(found.name, found.version)
+        return self._sources.recheck(receipt, self._config.read())
+
+    def _installed(self, wanted: Reference, session: str | None) -> Installed | None:
+        projection = self.projection(session)
+        found = projection.installed.get(wanted.name)
+        if found is None:
+            self._refuse_broken(wanted)
+            return None
+        return found if wanted.version in (None, found.version) else None
+
+    def _refuse_broken(self, wanted: Reference) -> None:
+        """An installed tool that cannot be read is an error, not a reason to fetch another."""
+        try:
+            version = self.store.tools().tools.get(wanted.name)
+        except EnactError:
+            return
+        if version is not None and wanted.version in (None, version):
+            self.store.manifest(wanted.name, version)
+
+    def _names(self, found: Installed, session: str | None) -> dict[str | None, str]:
+        return {
+            each.script.name if each.script else None: each.mcp_name
+            for each in self.projection(session).callables.values()
+            if each.installed.name == found.name
+        }
+
+    def _writable_store(self, session: str | None) -> Store:
+        if not self._settings.session_scope:
+            return self.store
+        if session is None:
+            raise EnactError(
+                "SESSION_REQUIRED",
+                "this server installs tools for one session, and this call belongs to none",
+                next_actions=["connect with a session or a token, or use enact__run"],
+            )
+        return self._sessions.store(session)
+
+    def _not_ours(self, name: str, store: Store) -> EnactError:
+        if store is not self.store and name in self.store.tools().tools:
+            return EnactError(
+                "NOT_ALLOWED",
+                f"{name} was installed for everybody; a session can remove only its own tools",
+                details={"tool": name},
+            )
+        return EnactError.not_installed(name)
+
+    def _after_install(self, store: Store, name: str) -> list[str]:
+        mcp = store.mcp()
+        if mcp.active is not None and name not in mcp.visible():
+            return [f"the active toolset {mcp.active!r} does not show {name}"]
+        return []
+
+
+def _script(manifest: Manifest, wanted: Reference) -> Script | None:
+    """The script that a reference means."""
+    if wanted.script:
+        if wanted.script in manifest.scripts:
+            return manifest.scripts[wanted.script]
+        raise _no_such_script(manifest, wanted.script)
+    entries = manifest.entries()
+    main = next((entry for entry in entries if entry.script is None), None)
+    if main is None:
+        raise _no_such_script(manifest, None)
+    return entries[main]
+
+
+def _no_such_script(manifest: Manifest, script: str | None) -> EnactError:
+    known = sorted(manifest.scripts)
+    said = f"has no script {script}" if script else "has several scripts: say which"
+    return EnactError(
+        "SCRIPT_NOT_FOUND",
+        f"{manifest.name} {said}",
+        details={"tool": manifest.name, "scripts": known},
+        next_actions=[f"run {manifest.name}:{each}" for each in known[:5]]
+        or [f"run {manifest.name} without a script"],
+    )
+
+
+def _runner_settings(settings: EnactSettings) -> RunnerSettings:
+    env_files = (settings.cwd / ".enact" / ".env", settings.root / ".env")
+    return RunnerSettings(
+        environ=settings.environ,
+        around=Surroundings(settings.cwd, settings.home, settings.root),
+        sources=environment.Sources(settings.environ, env_files, settings.keyring),
+        container=settings.container,
+    )
+
+
+def _some(warnings: Any) -> Maybe[list[str]]:
+    return list(warnings) or UNKNOWN

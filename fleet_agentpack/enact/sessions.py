@@ -1,0 +1,75 @@
+"""What one session sees: the user's store, and its own on top where installs belong to sessions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+from pathlib import Path
+
+from fleet_agentpack.enact.projection import Projector
+from fleet_agentpack.enact.store import Store
+
+
+class Sessions:
+    """The stores and projections of the sessions that have installed something."""
+
+    def __init__(self, shared: Store, folder: Path) -> None:
+        self._shared = shared
+        self._folder = folder
+        self._everybody = Projector([shared])
+        self._own: dict[str, tuple[Store, Projector]] = {}
+        self._lock = threading.Lock()
+
+    def projector(self, session: str | None) -> Projector:
+        """The projection of a session."""
+        own = self._own.get(session) if session is not None else None
+        return own[1] if own else self._everybody
+
+    def store(self, session: str) -> Store:
+        """The session's own store, made when first needed."""
+        with self._lock:
+            if session not in self._own:
+                if not self._own:
+                    self._sweep()
+                own = Store(self._root() / hashlib.sha256(session.encode()).hexdigest()[:32])
+                self._own[session] = (own, Projector([self._shared, own]))
+            return self._own[session][0]
+
+    def stamp(self) -> object:
+        """A value that differs when any session's tools may have changed."""
+        return self._everybody.stamp(), [own.stamp() for own, _ in list(self._own.values())]
+
+    def end(self, session: str) -> None:
+        """Remove what belonged to a session."""
+        with self._lock:
+            found = self._own.pop(session, None)
+        if found:
+            shutil.rmtree(found[0].root, ignore_errors=True)
+
+    def end_all(self) -> None:
+        """Remove what belonged to any session of this process."""
+        for session in list(self._own):
+            self.end(session)
+        if self._root().exists():
+            shutil.rmtree(self._root(), ignore_errors=True)
+
+    def _root(self) -> Path:
+        return self._folder / str(os.getpid())
+
+    def _sweep(self) -> None:
+        """Remove what processes that are gone have left."""
+        for folder in self._folder.glob("[0-9]*"):
+            if not _alive(int(folder.name)) or folder == self._root():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,183 @@
+"""Commands with parameters become argument lists; a value never becomes code, nor an option."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+_BRACES = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
+_DOLLAR = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)(:raw)?\}")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*\Z")
+_SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]#~\n\\]")
+_INTERPRETER = re.compile(
+    r"(?:.*/)?(?:(?:ba|da|z|k|a)?sh|busybox|env|eval|xargs|python[0-9.]*|node|perl|ruby|php|[gm]?awk)\Z"
+)
+_CODE_FLAG = re.compile(r"-[a-zA-Z]*[ceprE]\Z|--(?:eval|command|print)\Z")
+
+
+class TemplateError(ValueError):
+    """A command that cannot be used; the message says why."""
+
+
+class ValueRefused(ValueError):
+    """A value that must not stand where the command puts it."""
+
+    def __init__(self, parameter: str, reason: str) -> None:
+        super().__init__(f"{parameter}: {reason}")
+        self.parameter = parameter
+        self.reason = reason
+
+
+def parameters(command: str) -> list[str]:
+    """The parameters that a command takes, in order, each once."""
+    braces = list(dict.fromkeys(_BRACES.findall(command)))
+    if braces:
+        return braces
+    found = (match[1] for match in _DOLLAR.finditer(command))
+    return list(dict.fromkeys(name for name in found if not _VARIABLE.match(name)))
+
+
+def check(command: str) -> None:
+    """Refuse a command in which a value could become the program or a part of code.
+
+    Raises `TemplateError`.
+    """
+    if any(match[2] for match in _DOLLAR.finditer(command)):
+        raise TemplateError("${…:raw} would let an argument become code")
+    words = _words(command)
+    if not words:
+        raise TemplateError("the command is empty")
+    if _has_placeholder(words[0]):
+        raise TemplateError("a parameter cannot choose the program")
+    interpreted = False
+    for before, word in itertools.pairwise(words):
+        interpreted = interpreted or bool(_INTERPRETER.match(before))
+        code = (interpreted and _CODE_FLAG.match(before)) or before == "eval"
+        if code and _has_placeholder(word):
+            raise TemplateError(
+                f"a parameter inside the code after {before} would be run; "
+                "give it as an argument of its own"
+            )
+
+
+def render(command: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    """The argument list for these values. Raises `ValueRefused`."""
+    if _BRACES.search(command) or not _needs_shell(command, schema):
+        return _render_words(_words(command), values, schema)
+    return _render_shell(command, values, schema)
+
+
+def text_of(value: Any) -> str:
+    """A value as a command sees it."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _words(command: str) -> list[str]:
+    tight = _BRACES.sub(lambda match: "{{" + match[1] + "}}", command)
+    try:
+        return shlex.split(tight)
+    except ValueError as error:
+        raise TemplateError(f"the command {command[:80]!r} has an open quote") from error
+
+
+def _pattern(command: str) -> re.Pattern[str]:
+    return _BRACES if _BRACES.search(command) else _DOLLAR
+
+
+def _has_placeholder(word: str) -> bool:
+    return bool(_BRACES.search(word)) or any(
+        not _VARIABLE.match(match[1]) for match in _DOLLAR.finditer(word)
+    )
+
+
+def _render_words(
+    words: list[str], values: Mapping[str, Any], schema: Mapping[str, Any]
+) -> list[str]:
+    pattern = _BRACES if any(_BRACES.search(word) for word in words) else _DOLLAR
+    rendered: list[str] = []
+    options_end = False
+    for word in words:
+        element = _render_word(word, pattern, values, schema, options_end=options_end)
+        if element is not None:
+            rendered.append(element)
+        options_end = options_end or word == "--"
+    return rendered
+
+
+def _render_word(
+    word: str,
+    pattern: re.Pattern[str],
+    values: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    *,
+    options_end: bool,
+) -> str | None:
+    """One argument; None when an optional parameter in it has no value."""
+    pieces: list[str] = []
+    position = 0
+    for match in pattern.finditer(word):
+        name = match[1]
+        if pattern is _DOLLAR and not _is_parameter(name, schema):
+            continue
+        if name not in values:
+            if name in schema.get("required", ()):
+                raise ValueRefused(name, "required")
+            return None
+        if match.start() == 0 and not options_end:
+            _refuse_option(name, values[name])
+        pieces += [word[position : match.start()], text_of(values[name])]
+        position = match.end()
+    return "".join([*pieces, word[position:]])
+
+
+def _refuse_option(name: str, value: Any) -> None:
+    if isinstance(value, str) and value.startswith("-"):
+        raise ValueRefused(name, "may not begin with '-': the tool could take it for an option")
+
+
+def _is_parameter(name: str, schema: Mapping[str, Any]) -> bool:
+    return name in schema.get("properties", {})
+
+
+def _needs_shell(command: str, schema: Mapping[str, Any]) -> bool:
+    plain = _DOLLAR.sub(lambda match: "x" if _is_parameter(match[1], schema) else match[0], command)
+    return bool(_SHELL_SYNTAX.search(plain))
+
+
+def _render_shell(command: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    """A shell line whose text is the publisher's alone: values are its positional parameters."""
+    arguments: list[str] = []
+    script: list[str] = []
+    quote = ""
+    position = 0
+    while position < len(command):
+        match = _DOLLAR.match(command, position)
+        if match and _is_parameter(match[1], schema):
+            value = values.get(match[1], "")
+            _refuse_option(match[1], value)
+            arguments.append(text_of(value))
+            reference = f"${{{len(arguments)}}}"
+            script.append(_QUOTED[quote].format(reference))
+            position = match.end()
+            continue
+        char = command[position]
+        if char == "\\" and quote != "'":
+            script.append(command[position : position + 2])
+            position += 2
+            continue
+        if char in "'\"" and quote in ("", char):
+            quote = "" if quote else char
+        script.append(char)
+        position += 1
+    return ["sh", "-c", "".join(script), "sh", *arguments]
+
+
+_QUOTED = {"": '"{}"', '"': "{}", "'": "'\"{}\"'"}

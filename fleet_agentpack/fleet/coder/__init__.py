@@ -1,0 +1,1 @@
+"""Coder as the fleet's engine."""

@@ -1,0 +1,118 @@
+"""Waiting for Coder's builds: until an agent is ready, until a workspace is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from fleet_agentpack.fleet.backend import Progress
+from fleet_agentpack.fleet.coder import models
+from fleet_agentpack.fleet.coder.client import CoderClient
+from fleet_agentpack.fleet.coder.errors import CoderError, Conflict, Forbidden, Invalid, NotFound
+from fleet_agentpack.fleet.errors import FleetError
+
+LAST_LINES = 20
+STARTING = ("", "created", "starting")
+
+
+class BuildWatch:
+    """Follows builds by asking again and again; the caller sets the time limit."""
+
+    def __init__(
+        self, client: CoderClient, poll_s: float, sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        self._client, self._poll_s, self._sleep = client, poll_s, sleep
+
+    async def until_ready(self, workspace: models.Workspace, report: Progress) -> models.Workspace:
+        """The workspace once its agent can be given work. Raises 503 when that will not be."""
+        build = await self._followed(workspace.latest_build, report)
+        if build.status != "running":
+            raise await self._build_failed(workspace, build, "could not be built")
+        while True:
+            workspace = await self._client.workspace_by_id(workspace.id)
+            agent = workspace.agent()
+            if agent is None or agent.status in ("timeout", "disconnected"):
+                state = agent.status if agent else "missing"
+                raise FleetError.unavailable(
+                    f"Workspace '{workspace.name}' was built, but its agent is {state}.",
+                    workspace_id=workspace.id,
+                    agent_status=state,
+                )
+            if agent.status == "connected" and agent.lifecycle_state not in STARTING:
+                return workspace
+            await self._sleep(self._poll_s)
+
+    async def destroy(self, workspace: models.Workspace, report: Progress) -> None:
+        """Delete a workspace, canceling what is being built. Raises 503 when it cannot be."""
+        try:
+            await self._destroy(workspace, report)
+        except NotFound:
+            return  # somebody else was faster
+
+    async def _destroy(self, workspace: models.Workspace, report: Progress) -> None:
+        cleared: set[str] = set()
+        while True:
+            report(0, None, f"Deleting workspace '{workspace.name}'")
+            try:
+                build = await self._until_built(await self._client.delete_workspace(workspace.id))
+            except Conflict:
+                if workspace.latest_build.id in cleared:  # another one has begun since
+                    workspace = await self._client.workspace_by_id(workspace.id)
+                build = await self._cleared(workspace.latest_build, report)
+                cleared.add(build.id)
+            if build.status == "deleted":
+                return
+            if build.transition == "delete":
+                raise await self._build_failed(workspace, build, "could not be deleted")
+
+    async def _cleared(self, build: models.Build, report: Progress) -> models.Build:
+        """An active build once it is over: canceled, unless it deletes the workspace anyway."""
+        if build.transition != "delete":
+            await self._cancel(build, report)
+        return await self._until_built(build)
+
+    async def _cancel(self, build: models.Build, report: Progress) -> None:
+        """Ask for an active build to end early; one that may not be canceled is waited for."""
+        report(0, None, "Canceling the active build")
+        try:
+            await self._client.cancel(build.id)
+        except (Invalid, Conflict, Forbidden):  # over already, canceled already, or not allowed
+            return
+
+    async def _until_built(self, build: models.Build) -> models.Build:
+        """A build once it has ended."""
+        while (build := await self._client.build(build.id)).job.active:
+            await self._sleep(self._poll_s)
+        return build
+
+    async def _followed(self, build: models.Build, report: Progress) -> models.Build:
+        """A build once it has ended, its log passed on as progress."""
+        seen: int | None = None
+        lines = 0
+        while True:
+            build = await self._client.build(build.id)
+            if build.job.active or build.job.status == "succeeded":
+                for row in await self._log(build.id, seen):
+                    seen, lines = row.id, lines + 1
+                    report(lines, None, row.text)
+            if not build.job.active:
+                return build
+            await self._sleep(self._poll_s)
+
+    async def _log(self, build_id: str, after: int | None) -> list[models.BuildLog]:
+        """New lines of a build's log; without them the build can be followed all the same."""
+        try:
+            return await self._client.build_logs(build_id, after)
+        except CoderError:
+            return []
+
+    async def _build_failed(
+        self, workspace: models.Workspace, build: models.Build, what: str
+    ) -> FleetError:
+        log = [row.text for row in await self._log(build.id, None)]
+        reason = build.job.error or f"its build ended as {build.status or build.job.status}"
+        return FleetError.unavailable(
+            f"Workspace '{workspace.name}' {what}: {reason}",
+            workspace_id=workspace.id,
+            build_id=build.id,
+            log=log[-LAST_LINES:],
+        )

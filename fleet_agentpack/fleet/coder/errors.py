@@ -1,0 +1,174 @@
+"""What can go wrong when talking to Coder, as one tree.
+
+    CoderError
+      Unreachable          no answer: cut off on the way
+        NotConnected       nothing was sent: refused, no such host
+        TimedOut           no answer in time
+      Refused              Coder knows us and says no
+        Unauthorized       the session token is not, or no longer, accepted
+        Forbidden
+      NotFound             no such object, or none that we may see
+      RouteMissing         no such feature in this version of Coder
+      Conflict             not now: a name is taken, a build is active
+      Invalid              the request itself is wrong
+      RateLimited
+      Broken               an answer that makes no sense: 5xx, HTML, half a document
+
+No error ever holds the token: texts from outside are searched for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+ROUTE_MISSING = "Route not found."
+_TITLE = re.compile(r"<title>\s*(.*?)\s*<", re.DOTALL | re.IGNORECASE)
+_PARAGRAPH = re.compile(r"<p>\s*(.*?)\s*</p>", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(eq=False)
+class CoderError(Exception):
+    """A request to Coder that failed, with what Coder said about it."""
+
+    method: str
+    path: str
+    message: str
+    status: int | None = None
+    detail: str = ""
+    validations: list[dict[str, str]] = field(default_factory=list)
+    request_id: str = ""
+
+    def __str__(self) -> str:
+        rows = "; ".join(f"{row['field']}: {row['detail']}" for row in self.validations)
+        told = " ".join(part for part in (self.message, self.detail, rows) if part)
+        return f"{told} ({self.method} {self.path}{f' → {self.status}' if self.status else ''})"
+
+
+class Unreachable(CoderError):
+    """No answer."""
+
+
+class NotConnected(Unreachable):
+    """No connection, so nothing was sent."""
+
+
+class TimedOut(Unreachable):
+    """No answer in time."""
+
+
+class Refused(CoderError):
+    """Coder says no."""
+
+
+class Unauthorized(Refused):
+    """The session token is not accepted."""
+
+
+class Forbidden(Refused):
+    """The token's user may not do this."""
+
+
+class NotFound(CoderError):
+    """No such object."""
+
+
+class RouteMissing(CoderError):
+    """No such route: the feature is not in this version."""
+
+
+class Conflict(CoderError):
+    """Not now."""
+
+
+class Invalid(CoderError):
+    """The request itself is wrong."""
+
+
+class RateLimited(CoderError):
+    """Too many requests."""
+
+
+class Broken(CoderError):
+    """An answer that makes no sense."""
+
+
+_BY_STATUS: dict[int, type[CoderError]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: NotFound,
+    412: Conflict,
+    429: RateLimited,
+}
+
+
+def of_exception(error: httpx.HTTPError, method: str, path: str) -> CoderError:
+    """The error for a request that got no answer."""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+        reason = str(error) or "no connection in time"
+        return NotConnected(method, path, f"Coder cannot be reached: {reason}")
+    if isinstance(error, httpx.TimeoutException):
+        return TimedOut(method, path, "Coder did not answer in time")
+    reason = str(error) or type(error).__name__
+    return Unreachable(method, path, f"The connection to Coder broke: {reason}")
+
+
+def of_response(response: httpx.Response, method: str, path: str, secret: str) -> CoderError:
+    """The error for an answer with an unhappy status."""
+    status = response.status_code
+    body = _body(response)
+    message = _clean(body.get("message") or body.get("title") or "", secret)
+    kind = _BY_STATUS.get(status, Broken if status >= 500 or status < 400 else Invalid)
+    if status == 404 and message == ROUTE_MISSING:
+        kind = RouteMissing
+    if 300 <= status < 400:
+        where = response.headers.get("location", "")
+        kind = Unauthorized if "/login" in where else Broken
+        message = "signed out" if kind is Unauthorized else "Coder answered with a redirect"
+    if kind is RateLimited and "retry-after" in response.headers:
+        message += f" Try again in {response.headers['retry-after'][:20]} seconds."
+    return kind(
+        method,
+        path,
+        message or f"Coder answered {status} {response.reason_phrase}",
+        status=status,
+        detail=_clean(_detail(body), secret),
+        validations=[
+            {"field": str(row.get("field", "")), "detail": _clean(str(row.get("detail")), secret)}
+            for row in body.get("validations") or []
+            if isinstance(row, dict)
+        ],
+        request_id=response.headers.get("x-coder-request-id", "")[:80],
+    )
+
+
+def _body(response: httpx.Response) -> dict[str, Any]:
+    """What an error says: Coder's and AgentAPI's JSON, or the words of an HTML page."""
+    try:
+        body = json.loads(response.content)
+    except ValueError:
+        text = response.text[:20_000]
+        title, reason = _TITLE.search(text), _PARAGRAPH.search(text)
+        if title:
+            return {"message": title[1], "detail": reason[1] if reason else ""}
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _detail(body: dict[str, Any]) -> str:
+    """Coder's `detail`, or the messages of an AgentAPI problem."""
+    rows = [row.get("message") for row in body.get("errors") or [] if isinstance(row, dict)]
+    told = [str(row) for row in rows if row]
+    return "; ".join(told) or str(body.get("detail") or "")
+
+
+def _clean(text: Any, secret: str) -> str:
+    """Text from outside: short, on one line, and without the token should it echo it."""
+    line = " ".join(str(text).split())[:500]
+    return line.replace(secret, "***") if secret else line

@@ -1,0 +1,156 @@
+"""Projects and roles as Coder has them: templates, and the options of their role parameter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleet_agentpack.fleet.coder import models
+from fleet_agentpack.fleet.coder.client import CoderClient
+from fleet_agentpack.fleet.coder.errors import Invalid, NotFound
+from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.models import Project, Role
+from fleet_agentpack.fleet.roles import STANDARD_ROLES
+
+SPEC_PARAMETERS = ("agent_spec", "spec", "AI Prompt")
+LOOKUPS_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Names:
+    """The words that this deployment uses."""
+
+    role_parameter: str = "agent_role"
+    spec_parameter: str | None = None  # None: the first of the usual ones that a template has
+    app_slug: str | None = None
+    projects: Mapping[str, str] = field(default_factory=dict)  # our name → template
+
+    @property
+    def spec_names(self) -> tuple[str, ...]:
+        """The parameters that may hold the spec, best first."""
+        return (self.spec_parameter,) if self.spec_parameter else SPEC_PARAMETERS
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A template that agents can be made from."""
+
+    template: models.Template
+    project: str
+    roles: list[Role]
+    role_parameter: str
+    spec_parameter: str
+
+
+class CoderProjects:
+    """Looks templates up; what a template version asks for never changes, so it is kept."""
+
+    def __init__(self, client: CoderClient, names: Names) -> None:
+        self._client = client
+        self._names = names
+        self._parameters: dict[str, dict[str, models.Parameter]] = {}
+
+    def project_of(self, template_name: str) -> str:
+        """Our name for a template."""
+        aliases = {template.lower(): name for name, template in self._names.projects.items()}
+        return aliases.get(template_name.lower(), template_name)
+
+    async def projects(self) -> list[Project]:
+        """The templates that have a role parameter: others cannot hold agents."""
+        templates = [one for one in await self._client.templates() if not one.deprecated]
+        gate = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+
+        async def usable(template: models.Template) -> bool:
+            async with gate:
+                return self._names.role_parameter in await self._asked_by(template)
+
+        kept = await asyncio.gather(*map(usable, templates))
+        return [
+            self._project(one, templates)
+            for one, is_kept in zip(templates, kept, strict=True)
+            if is_kept
+        ]
+
+    async def roles(self, project: str) -> list[Role]:
+        """The roles that a project offers; none when its template cannot hold agents."""
+        template = await self._find(project)
+        parameter = (await self._asked_by(template)).get(self._names.role_parameter)
+        return _roles(parameter) if parameter else []
+
+    async def blueprint(self, project: str) -> Blueprint:
+        """Everything that a create needs to know. Raises 404, or 400 for an unusable template."""
+        template = await self._find(project)
+        asked = await self._asked_by(template)
+        role = asked.get(self._names.role_parameter)
+        spec = next((name for name in self._names.spec_names if name in asked), None)
+        if role is None or spec is None:
+            missing = (
+                self._names.role_parameter if role is None else " or ".join(self._names.spec_names)
+            )
+            raise FleetError.bad_request(
+                f"Project '{project}' cannot hold agents: its template '{template.name}' has no"
+                f" parameter {missing}.",
+                project=project,
+                template=template.name,
+            )
+        return Blueprint(template, self.project_of(template.name), _roles(role), role.name, spec)
+
+    async def _find(self, project: str) -> models.Template:
+        """The template of a project: by our name for it, its name, then its display name."""
+        aliases = {name.lower(): template for name, template in self._names.projects.items()}
+        wanted = aliases.get(project.lower(), project).lower()
+        templates = await self._client.templates()
+        for form in (_full_name, _name, _display_name):
+            found = [one for one in templates if form(one) == wanted]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                choices = ", ".join(_full_name(one) for one in found)
+                raise FleetError.bad_request(
+                    f"'{project}' is the name of several projects: {choices}. Name one in full.",
+                    project=project,
+                )
+        raise FleetError.no_such_project(project, [self.project_of(one.name) for one in templates])
+
+    async def _asked_by(self, template: models.Template) -> dict[str, models.Parameter]:
+        version = template.active_version_id
+        if version not in self._parameters:
+            try:
+                rows = await self._client.rich_parameters(version)
+            except (NotFound, Invalid):  # hidden from us, or still being imported
+                return {}
+            self._parameters[version] = {row.name: row for row in rows}
+        return self._parameters[version]
+
+    def _project(self, template: models.Template, all_of: Sequence[models.Template]) -> Project:
+        alone = sum(_name(one) == _name(template) for one in all_of) == 1
+        return Project(
+            name=self.project_of(template.name) if alone else _full_name(template),
+            display_name=template.display_name or template.name,
+            description=template.description,
+            template_id=template.id,
+            template_name=template.name,
+        )
+
+
+def _roles(parameter: models.Parameter) -> list[Role]:
+    """A role parameter's options; a parameter without any takes the usual three."""
+    if not parameter.options:
+        return [role.public for role in STANDARD_ROLES]
+    return [
+        Role(option.value, option.name or option.value, option.description)
+        for option in parameter.options
+    ]
+
+
+def _full_name(template: models.Template) -> str:
+    return f"{template.organization_name}/{template.name}".lower()
+
+
+def _name(template: models.Template) -> str:
+    return template.name.lower()
+
+
+def _display_name(template: models.Template) -> str:
+    return template.display_name.lower()

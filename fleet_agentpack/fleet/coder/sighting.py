@@ -1,0 +1,77 @@
+"""A workspace of Coder as a sighting of an agent; pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fleet_agentpack.fleet.coder import models
+from fleet_agentpack.fleet.models import Report, Sighting
+from fleet_agentpack.fleet.reconcile import episodes
+
+AGENT_APPS = ("claude-code", "ccw", "agentapi")
+GONE = ("shutting_down", "shutdown_timeout", "shutdown_error", "off")
+KNOWN_STATES = ("working", "idle", "complete", "failure")
+
+
+def sighting(
+    workspace: models.Workspace, project: str, looked_at: datetime, app_slug: str | None
+) -> Sighting:
+    """The agent that a workspace is, as far as one look at the workspace tells."""
+    build, agent = workspace.latest_build, workspace.agent()
+    reports = _reports(workspace, agent_app(agent, app_slug)) if build.transition == "start" else []
+    word = workspace.latest_app_status
+    updated = [workspace.updated_at, build.updated_at, *([word.created_at] if word else [])]
+    return Sighting(
+        workspace_id=workspace.id,
+        name=workspace.name,
+        project=project,
+        created_at=workspace.created_at,
+        updated_at=max(updated),
+        looked_at=looked_at,
+        build=build.id,
+        alive=build.status == "running",
+        online=build.status == "running" and _connected(agent),
+        state=_state(build, agent),
+        handle=workspace,
+        episodes=episodes(reports),
+        reported_at=reports[-1].at if reports else None,
+        last_word=_report(word) if word else None,
+    )
+
+
+def agent_app(agent: models.WorkspaceAgent | None, slug: str | None) -> models.App | None:
+    """The app that AgentAPI is: the configured one, a usual one, or the only one that reports."""
+    apps = (agent.apps if agent else None) or []
+    for wanted in [slug] if slug else AGENT_APPS:
+        for app in apps:
+            if app.slug == wanted:
+                return app
+    reporting = [app for app in apps if app.statuses]
+    return reporting[0] if not slug and len(reporting) == 1 else None
+
+
+def _reports(workspace: models.Workspace, app: models.App | None) -> list[Report]:
+    """What the app reported in this build, oldest first.
+
+    Coder's `latest_app_status` and the app's own list each can be a moment ahead of the other.
+    """
+    rows = {row.id: row for row in (app.statuses if app else None) or []}
+    latest, since = workspace.latest_app_status, workspace.latest_build.created_at
+    if latest and app and latest.app_id == app.id and latest.created_at > since:
+        rows.setdefault(latest.id, latest)
+    return [_report(row) for row in sorted(rows.values(), key=lambda row: row.created_at)]
+
+
+def _report(row: models.AppStatus) -> Report:
+    state = row.state if row.state in KNOWN_STATES else "idle"
+    return Report(row.id, state, row.message, row.created_at)
+
+
+def _connected(agent: models.WorkspaceAgent | None) -> bool:
+    return agent is not None and agent.status == "connected" and agent.lifecycle_state not in GONE
+
+
+def _state(build: models.Build, agent: models.WorkspaceAgent | None) -> str:
+    if build.status != "running" or _connected(agent):
+        return build.status or "in an unknown state"
+    return f"running, but its agent is {agent.status or 'unknown'}" if agent else "without an agent"

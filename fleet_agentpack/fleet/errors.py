@@ -1,0 +1,85 @@
+"""The one error of this domain and its four kinds, as seed 003 writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+from fleet_agentpack.support.errors import AppError, Problem
+
+Kind = Literal["bad_request", "not_found", "conflict", "unavailable"]
+
+STATUS: dict[Kind, int] = {
+    "bad_request": 400,
+    "not_found": 404,
+    "conflict": 409,
+    "unavailable": 503,
+}
+
+
+class FleetError(AppError):
+    """An expected failure of a fleet call: what happened and what to do next."""
+
+    def __init__(self, kind: Kind, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.details = {"status": STATUS[kind], **details}
+
+    def payload(self) -> dict[str, Any]:
+        """The seed's `{error, message, details}`."""
+        return {"error": self.kind, "message": str(self), "details": self.details}
+
+    @classmethod
+    def bad_request(cls, message: str, **details: Any) -> Self:
+        """400: the caller has to ask for something else."""
+        return cls("bad_request", message, **details)
+
+    @classmethod
+    def not_found(cls, message: str, **details: Any) -> Self:
+        """404: what was named is not there."""
+        return cls("not_found", message, **details)
+
+    @classmethod
+    def conflict(cls, message: str, **details: Any) -> Self:
+        """409: not now."""
+        return cls("conflict", message, **details)
+
+    @classmethod
+    def unavailable(cls, message: str, **details: Any) -> Self:
+        """503: the engine cannot do it."""
+        return cls("unavailable", message, **details)
+
+    @classmethod
+    def no_such_agent(cls, name: str) -> Self:
+        """404 for an agent that is not in the fleet."""
+        return cls.not_found(
+            f"There is no agent called '{name[:80]}'; list_agents shows the names.",
+            agent_name=name[:80],
+        )
+
+    @classmethod
+    def no_such_project(cls, project: str, known: Sequence[str] = ()) -> Self:
+        """404 for a project without a template; `create_agent` makes a 400 of it."""
+        offer = f" Known projects: {', '.join(known)}." if known else ""
+        return cls.not_found(
+            f"There is no project called '{project[:80]}'.{offer or ' See list_agent_projects.'}",
+            project=project[:80],
+        )
+
+    @classmethod
+    def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
+        """400 for arguments that do not fit the tool's schema."""
+        told = "; ".join(str(problem) for problem in problems)
+        return cls.bad_request(
+            f"Invalid arguments for {tool}: {told}",
+            problems=[{"field": p.field, "message": p.message} for p in problems],
+        )
+
+    @classmethod
+    def unexpected(cls, tool: str) -> Self:
+        """503 for a fault of ours."""
+        return cls.unavailable(f"{tool} failed unexpectedly; the server's log has the details.")
+
+
+class UnconfirmedError(FleetError):
+    """503: a message was sent, and nobody knows whether it arrived."""

@@ -1,0 +1,239 @@
+"""Tasks in SQLite, shared by every process of this user: ids, source, times and outcome."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.migrations import NewerLedgerError, migrate
+from fleet_agentpack.fleet.models import Task, TaskStatus
+
+BUSY_TIMEOUT_S = 10.0
+COLUMNS = tuple(field.name for field in fields(Task))
+_TIMES = {"created_at", "started_at", "completed_at", "reported_before"}
+_OPEN = "status IN ('pending', 'running')"
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM tasks"  # noqa: S608 - our own column names
+
+
+class TaskOpenError(RuntimeError):
+    """The agent already has an open task."""
+
+
+class Ledger:
+    """The task ledger; safe for several threads and several processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def open_tasks(self) -> dict[str, Task]:
+        """The open task of every agent that has one, by workspace id."""
+        with self._reading() as db:
+            rows = db.execute(f"{_SELECT} WHERE {_OPEN}").fetchall()
+        return {task.workspace_id: task for task in map(_task, rows)}
+
+    def newest(self, workspace_id: str) -> Task | None:
+        """The task that an agent was given last."""
+        found, _ = self.page(workspace_id, 0, 1)
+        return found[0] if found else None
+
+    def page(self, workspace_id: str, offset: int, limit: int) -> tuple[list[Task], int]:
+        """Some of an agent's tasks, newest first, and how many there are in all."""
+        where = "WHERE workspace_id = ?"
+        with self._reading() as db:
+            total = db.execute(f"SELECT count(*) FROM tasks {where}", [workspace_id]).fetchone()[0]  # noqa: S608
+            if offset >= total:
+                return [], int(total)
+            rows = db.execute(
+                f"{_SELECT} {where} ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
+                [workspace_id, limit, offset],
+            ).fetchall()
+        return [_task(row) for row in rows], int(total)
+
+    def claim(self, task: Task) -> None:
+        """Add a task that is about to start. Raises `TaskOpenError` when another one is open."""
+        with self._writing() as db:
+            try:
+                _insert(db, task)
+            except sqlite3.IntegrityError as error:
+                raise TaskOpenError(task.workspace_id) from error
+
+    def release(self, task_id: str) -> None:
+        """Take a claim back: the task never reached its agent."""
+        with self._writing() as db:
+            db.execute("DELETE FROM tasks WHERE id = ? AND status = 'pending'", [task_id])
+
+    def confirm(self, task_id: str, started_at: datetime) -> Task:
+        """The agent has accepted a claimed task; what was reported of it meanwhile stands."""
+        return self._change(
+            task_id,
+            lambda task: (
+                replace(task, status="running", started_at=started_at)
+                if task.status == "pending"
+                else task
+            ),
+        )
+
+    def doubt(self, task_id: str, at: datetime) -> Task:
+        """Nobody knows whether a claimed task reached its agent; the next look will tell."""
+        return self._change(
+            task_id,
+            lambda task: replace(task, started_at=at) if task.status == "pending" else task,
+        )
+
+    def ask_to_stop(self, task_id: str, requested: bool) -> Task:
+        """Note that a pause of this task's agent is our doing, or that it is not after all."""
+        return self._change(task_id, lambda task: replace(task, stop_requested=requested))
+
+    def finish(self, task_id: str, status: TaskStatus, at: datetime) -> Task:
+        """End a task, whatever was reported of it."""
+        return self._change(
+            task_id,
+            lambda task: replace(
+                task,
+                status=status,
+                outcome=None,
+                started_at=task.started_at or task.created_at,
+                completed_at=max(at, task.started_at or at),
+            ),
+        )
+
+    def relabel(self, tasks: Sequence[Task]) -> None:
+        """Keep a better knowledge of who started tasks."""
+        with self._writing() as db:
+            for task in tasks:
+                db.execute("UPDATE tasks SET source = ? WHERE id = ?", [task.source, task.id])
+
+    def adjust(
+        self, workspace_id: str, build: str, decide: Callable[[Sequence[Task]], list[Task]]
+    ) -> Task | None:
+        """Let `decide` add or change an agent's tasks of one build; returns the open one.
+
+        Nothing is locked or written while there is nothing to change.
+        """
+        with self._reading() as db:
+            tasks = _of_build(db, workspace_id, build)
+        if decide(tasks):
+            with self._writing() as db:
+                for task in decide(_of_build(db, workspace_id, build)):
+                    _upsert(db, task)
+                tasks = _of_build(db, workspace_id, build)
+        return next((task for task in tasks if task.open), None)
+
+    def _change(self, task_id: str, change: Callable[[Task], Task]) -> Task:
+        with self._writing() as db:
+            row = db.execute(f"{_SELECT} WHERE id = ?", [task_id]).fetchone()
+            if row is None:
+                raise FleetError.unavailable(f"Task {task_id} has gone from the ledger.")
+            task = change(_task(row))
+            _upsert(db, task)
+        return task
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                yield self._connected()
+            except (sqlite3.Error, OSError, NewerLedgerError) as error:
+                raise self._unusable(error) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._reading() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._db is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            db = sqlite3.connect(
+                self._path,
+                timeout=BUSY_TIMEOUT_S,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA synchronous = NORMAL")
+                migrate(db)
+            except BaseException:
+                db.close()
+                raise
+            self._path.chmod(0o600)
+            self._db = db
+        return self._db
+
+    def _unusable(self, error: Exception) -> FleetError:
+        return FleetError.unavailable(
+            f"The task ledger {self._path} cannot be used: {error}", ledger=str(self._path)
+        )
+
+
+def _of_build(db: sqlite3.Connection, workspace_id: str, build: str) -> list[Task]:
+    rows = db.execute(
+        f"{_SELECT} WHERE workspace_id = ? AND (build = ? OR {_OPEN}) ORDER BY created_at, id",
+        [workspace_id, build],
+    )
+    return [_task(row) for row in rows]
+
+
+def _insert(db: sqlite3.Connection, task: Task) -> None:
+    marks = ", ".join("?" * len(COLUMNS))
+    db.execute(f"INSERT INTO tasks ({', '.join(COLUMNS)}) VALUES ({marks})", _row(task))  # noqa: S608
+
+
+def _upsert(db: sqlite3.Connection, task: Task) -> None:
+    """Add or change a task, unless it would be a second open one: then it waits for the next look.
+
+    A replaced row would lose a unique clash silently, hence the update and the insert.
+    """
+    settings = ", ".join(f"{name} = ?" for name in COLUMNS)
+    try:
+        changed = db.execute(
+            f"UPDATE tasks SET {settings} WHERE id = ?",  # noqa: S608
+            [*_row(task), task.id],
+        )
+        if changed.rowcount == 0:
+            _insert(db, task)
+    except sqlite3.IntegrityError:
+        if not task.open:
+            raise
+
+
+def _row(task: Task) -> list[Any]:
+    return [
+        _written(getattr(task, name)) if name in _TIMES else getattr(task, name) for name in COLUMNS
+    ]
+
+
+def _task(row: Sequence[Any]) -> Task:
+    values = dict(zip(COLUMNS, row, strict=True))
+    for name in _TIMES:
+        values[name] = values[name] and datetime.fromisoformat(values[name])
+    values["stop_requested"] = bool(values["stop_requested"])
+    return Task(**values)
+
+
+def _written(moment: datetime | None) -> str | None:
+    """Times as text of one width, so that their order is the text's order."""
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")

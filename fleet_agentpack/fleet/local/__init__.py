@@ -1,0 +1,1 @@
+"""This machine as the fleet's engine: a worktree per agent, a detached process per task."""

@@ -1,0 +1,110 @@
+"""The agents of this machine, one folder each: what they are, and the tasks they were given."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.local.tasks import TaskFolder
+from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.support.locks import LockTimeoutError, file_lock
+
+LOCK_S = 60.0
+
+
+@dataclass(frozen=True)
+class LocalAgent:
+    """What was decided when an agent was created."""
+
+    id: str
+    name: str
+    project: str
+    origin: str  # the repository or directory that the agent's copy came from
+    directory: str  # where the agent works
+    branch: str | None
+    role: str
+    spec: str
+    instructions: str
+    program: str
+    created_at: float
+
+    @property
+    def key(self) -> str:
+        """The name that folders have, the same in any case."""
+        return self.name.lower()
+
+    @property
+    def created(self) -> datetime:
+        """When it was created."""
+        return datetime.fromtimestamp(self.created_at, UTC)
+
+
+class AgentFolders:
+    """Keeps agents under one directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """One creation, start or deletion of an agent at a time. Raises 409."""
+        try:
+            with file_lock(self._root / f".{name.lower()}.lock", timeout_s=LOCK_S):
+                yield
+        except LockTimeoutError as error:
+            raise FleetError.conflict(
+                f"Agent '{name}' is being changed by another process.", agent_name=name
+            ) from error
+
+    def all(self) -> list[LocalAgent]:
+        """Every agent, by name."""
+        try:
+            folders = sorted(self._root.iterdir())
+        except FileNotFoundError:
+            return []
+        found = (self.find(folder.name) for folder in folders if not folder.name.startswith("."))
+        return [agent for agent in found if agent]
+
+    def find(self, name: str) -> LocalAgent | None:
+        """An agent by its name in any case. Raises 503 when its file cannot be understood."""
+        path = self._root / name.lower() / "agent.json"
+        try:
+            return LocalAgent(**json.loads(path.read_bytes()))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise FleetError.unavailable(f"{path} cannot be understood: {error}") from error
+
+    def add(self, agent: LocalAgent) -> None:
+        """Keep a new agent."""
+        folder = self._root / agent.key
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(folder / "agent.json", json.dumps(asdict(agent), indent=2), mode=0o600)
+
+    def remove(self, agent: LocalAgent) -> None:
+        """Forget an agent: first what makes it one, then the rest."""
+        (self._root / agent.key / "agent.json").unlink(missing_ok=True)
+        shutil.rmtree(self._root / agent.key, ignore_errors=True)
+
+    def current(self, agent: LocalAgent) -> TaskFolder | None:
+        """The task that an agent was given last."""
+        folder = self._root / agent.key
+        try:
+            task_id = (folder / "current").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        return TaskFolder(folder / "tasks" / task_id)
+
+    def new_task(self, agent: LocalAgent, task_id: str) -> TaskFolder:
+        """A folder for another task; `make_current` once it runs."""
+        return TaskFolder(self._root / agent.key / "tasks" / task_id)
+
+    def make_current(self, agent: LocalAgent, task_id: str) -> None:
+        """Note the task that an agent was given last."""
+        write_atomic(self._root / agent.key / "current", task_id, mode=0o600)

@@ -1,0 +1,173 @@
+"""Program profiles: how a task becomes a command, and how the program's output is read."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.fleet.errors import FleetError
+
+DEFAULT_PROGRAM = "claude"
+FIELDS = ("text", "error", "failed", "session", "cost")
+MAX_LINE = 4_000_000  # a longer line of output is no result
+_SLOT = re.compile(r"\{(session|instructions|prompt)\}")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where a JSON object of the output tells something."""
+
+    tells: str
+    path: str
+    when: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a program said about its own work."""
+
+    text: str | None = None
+    error: str | None = None
+    failed: bool = False
+    session: str | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """How to run one kind of coding agent without a person."""
+
+    name: str
+    command: tuple[str, ...]
+    first: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+    instructions: tuple[str, ...] = ()
+    prompt: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
+    readings: tuple[Reading, ...] = ()
+
+    @property
+    def converses(self) -> bool:
+        """Whether a later task can continue an earlier one."""
+        return bool(self.next)
+
+    def launch(
+        self, task: str, instructions: str, session: str, *, continues: bool
+    ) -> tuple[list[str], str]:
+        """The command and the standard input for a task."""
+        prompt = task
+        if not self.instructions and not continues:
+            prompt = f"{instructions}\n\nYour task:\n{task}"
+        values = {"session": session, "instructions": instructions, "prompt": prompt}
+        arguments = (
+            *self.command,
+            *self.instructions,
+            *(self.next if continues else self.first),
+            *self.prompt,
+        )
+        return [_filled(part, values) for part in arguments], "" if self.prompt else prompt
+
+    def read(self, output: Path) -> Result:
+        """What the program's output tells, as far as it got."""
+        found: dict[str, Any] = {}
+        for row in _objects(output):
+            for reading in self.readings:
+                if all(_at(row, path) == value for path, value in reading.when.items()):
+                    value = _at(row, reading.path)
+                    if value is not None:
+                        found[reading.tells] = value
+        cost = found.get("cost")
+        return Result(
+            text=_text(found.get("text")),
+            error=_text(found.get("error")),
+            failed=bool(found.get("failed")),
+            session=_text(found.get("session")),
+            cost_usd=float(cost) if isinstance(cost, int | float) else None,
+        )
+
+
+def load_programs(configured: Mapping[str, Any]) -> dict[str, Program]:
+    """The programs that ship with the package and those of the configuration file."""
+    shipped = tomllib.loads(
+        resources.files(__package__).joinpath("programs.toml").read_text(encoding="utf-8")
+    )
+    return {name: _program(name, row) for name, row in {**shipped, **configured}.items()}
+
+
+def _program(name: str, row: Any) -> Program:
+    where = f"[fleet.programs.{name}]"
+    if not isinstance(row, Mapping):
+        raise FleetError.unavailable(f"{where} must be a table.")
+    lists = {key: value for key, value in row.items() if key != "readings"}
+    unknown = set(lists) - {"command", "first", "next", "instructions", "prompt", "unset"}
+    if unknown:
+        raise FleetError.unavailable(f"{where} has no key {', '.join(sorted(unknown))}.")
+    for key, value in lists.items():
+        if not (isinstance(value, Sequence) and all(isinstance(part, str) for part in value)):
+            raise FleetError.unavailable(f"{where} {key} must be a list of texts.")
+    if not lists.get("command") or isinstance(lists["command"], str):
+        raise FleetError.unavailable(f"{where} needs a command, as a list of texts.")
+    readings = tuple(_reading(where, one) for one in row.get("readings", ()))
+    return Program(name, readings=readings, **{key: tuple(value) for key, value in lists.items()})
+
+
+def _reading(where: str, row: Any) -> Reading:
+    usable = (
+        isinstance(row, Mapping)
+        and row.get("field") in FIELDS
+        and isinstance(row.get("path"), str)
+        and isinstance(row.get("when", {}), Mapping)
+    )
+    if not usable:
+        raise FleetError.unavailable(
+            f"{where} readings need a field ({', '.join(FIELDS)}) and a path each."
+        )
+    return Reading(row["field"], row["path"], row.get("when", {}))
+
+
+def _filled(part: str, values: Mapping[str, str]) -> str:
+    return _SLOT.sub(lambda match: values[match[1]], part)
+
+
+def _objects(output: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of an output: one per line, or one in all."""
+    try:
+        with output.open("rb") as stream:
+            several = False
+            for line in stream:
+                row = _parsed(line)
+                if row is not None:
+                    several = True
+                    yield row
+        if not several and output.stat().st_size <= MAX_LINE:
+            whole = _parsed(output.read_bytes())
+            if whole is not None:
+                yield whole
+    except OSError:
+        return
+
+
+def _parsed(text: bytes) -> dict[str, Any] | None:
+    if len(text) > MAX_LINE or not text.lstrip().startswith(b"{"):
+        return None
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _at(row: Any, path: str) -> Any:
+    for part in path.split("."):
+        row = row.get(part) if isinstance(row, dict) else None
+    return row
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

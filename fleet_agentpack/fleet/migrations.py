@@ -1,0 +1,65 @@
+"""The ledger's schema, step by step; a step that has been released is never changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+
+class NewerLedgerError(RuntimeError):
+    """The ledger was written by a later version of this package."""
+
+
+def _tasks(db: sqlite3.Connection) -> None:
+    db.execute(
+        """
+        CREATE TABLE tasks (
+          id TEXT PRIMARY KEY,
+          workspace_id TEXT NOT NULL,
+          agent_name TEXT NOT NULL,
+          description TEXT NOT NULL,
+          status TEXT NOT NULL,
+          source TEXT NOT NULL,
+          created_at TEXT NOT NULL,
+          started_at TEXT,
+          completed_at TEXT,
+          outcome TEXT,
+          build TEXT NOT NULL,
+          reported_before TEXT,
+          episode TEXT,
+          stop_requested INTEGER NOT NULL DEFAULT 0,
+          cost_usd REAL
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX tasks_by_agent ON tasks (workspace_id, created_at DESC)")
+    # The rule of the fleet, held by the database: an agent does one thing at a time.
+    db.execute(
+        "CREATE UNIQUE INDEX one_open_task ON tasks (workspace_id)"
+        " WHERE status IN ('pending', 'running')"
+    )
+
+
+STEPS: list[Callable[[sqlite3.Connection], None]] = [_tasks]
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring a database to the newest schema. Raises `NewerLedgerError`."""
+    if _version(db) == len(STEPS):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        done = _version(db)  # again, now that nobody else can be migrating
+        if done > len(STEPS):
+            raise NewerLedgerError("it was written by a later version of fleet-agentpack")
+        for step in STEPS[done:]:
+            step(db)
+        db.execute(f"PRAGMA user_version = {len(STEPS)}")
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])

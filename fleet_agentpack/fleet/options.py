@@ -1,0 +1,141 @@
+"""The fleet's settings, read from the environment and the configuration file and checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.support.secret import Secret
+
+if TYPE_CHECKING:
+    from fleet_agentpack.settings import Settings
+
+Engine = Literal["coder", "local"]
+
+ENGINE_VARIABLE = "FLEET_AGENTPACK_FLEET"
+URL_VARIABLE = "CODER_URL"
+TOKEN_VARIABLE = "CODER_SESSION_TOKEN"  # noqa: S105 - the variable's name
+CREATE_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class CoderAccess:
+    """Where Coder is and who we are there."""
+
+    url: str
+    token: Secret
+
+
+@dataclass(frozen=True)
+class FleetTable:
+    """The `[fleet]` table, its values of the right kind."""
+
+    path: Path | None
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, settings: Settings) -> FleetTable:
+        """The table of the configuration file. Raises 503 when something else stands there."""
+        values = settings.config.get("fleet", {})
+        table = cls(settings.config_path, values)
+        if not isinstance(values, Mapping):
+            raise table.wrong("", "a table")
+        return table
+
+    def text(self, key: str) -> str | None:
+        """An optional text."""
+        value = self.values.get(key)
+        if value is not None and not (isinstance(value, str) and value.strip()):
+            raise self.wrong(key, "a text")
+        return value
+
+    def seconds(self, key: str, default: float) -> float:
+        """A time in seconds."""
+        value = self.values.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            raise self.wrong(key, "a number of seconds above 0")
+        return float(value)
+
+    def below(self, key: str) -> FleetTable:
+        """A table inside this one; empty when it is not there."""
+        value = self.values.get(key, {})
+        if not isinstance(value, Mapping):
+            raise self.wrong(key, "a table")
+        return FleetTable(self.path, value)
+
+    def wrong(self, key: str, wanted: str) -> FleetError:
+        """The error for a value of the wrong kind."""
+        return FleetError.unavailable(f"{self.path}: [fleet] {key} must be {wanted}.", setting=key)
+
+
+def choose_engine(settings: Settings, table: FleetTable) -> Engine:
+    """Coder when it is configured or asked for, otherwise this machine."""
+    chosen = settings.environ.get(ENGINE_VARIABLE) or table.text("engine")
+    if chosen == "coder":
+        return "coder"
+    if chosen == "local":
+        return "local"
+    if chosen:
+        raise FleetError.unavailable(
+            f"{ENGINE_VARIABLE} (or [fleet] engine) must be 'coder' or 'local', not '{chosen}'."
+        )
+    environ = settings.environ
+    return "coder" if environ.get(URL_VARIABLE) or environ.get(TOKEN_VARIABLE) else "local"
+
+
+def coder_access(settings: Settings) -> CoderAccess:
+    """The server and the session: from the environment, else what `coder login` stored."""
+    url = settings.environ.get(URL_VARIABLE, "").strip()
+    token = settings.environ.get(TOKEN_VARIABLE, "").strip()
+    if not url and not token:
+        url, token = _stored_session(settings)
+    if not url or not token:
+        missing, given = (URL_VARIABLE, TOKEN_VARIABLE) if token else (TOKEN_VARIABLE, URL_VARIABLE)
+        raise FleetError.unavailable(
+            f"{given} is set but {missing} is not; set both, or neither to run agents on this"
+            " machine.",
+            missing=missing,
+        )
+    return CoderAccess(_checked_url(url), Secret(token))
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and not parts.username
+    except ValueError:
+        usable = False
+    if not usable:
+        raise FleetError.unavailable(
+            f"{URL_VARIABLE} must be an http or https address without a user in it."
+        )
+    return url.rstrip("/")
+
+
+def _stored_session(settings: Settings) -> tuple[str, str]:
+    """What `coder login` left behind."""
+    for folder in _session_folders(settings):
+        try:
+            url = (folder / "url").read_text(encoding="utf-8").strip()
+            token = (folder / "session").read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if url and token:
+            return url, token
+    raise FleetError.unavailable(
+        f"Coder is chosen as the engine, but there is no session: set {URL_VARIABLE} and"
+        f" {TOKEN_VARIABLE}, or run 'coder login'.",
+        missing=f"{URL_VARIABLE}, {TOKEN_VARIABLE}",
+    )
+
+
+def _session_folders(settings: Settings) -> list[Path]:
+    given = settings.environ.get("CODER_CONFIG_DIR")
+    if given:
+        return [Path(given)]
+    config = Path(settings.environ.get("XDG_CONFIG_HOME") or settings.home / ".config")
+    return [config / "coderv2", settings.home / "Library/Application Support/coderv2"]

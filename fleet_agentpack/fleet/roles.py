@@ -1,0 +1,47 @@
+"""The three roles that seed 003 names, for engines that define none of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleet_agentpack.fleet.models import Role
+
+
+@dataclass(frozen=True)
+class Persona:
+    """A role with the words that make a program play it."""
+
+    name: str
+    display_name: str
+    description: str
+    prompt: str
+
+    @property
+    def public(self) -> Role:
+        """The role as it is listed."""
+        return Role(self.name, self.display_name, self.description)
+
+
+STANDARD_ROLES = (
+    Persona(
+        "coder",
+        "Software Engineer",
+        "Writes code, implements features, fixes bugs",
+        "You are a software engineer. Make the change that the task asks for, keep to the style of"
+        " the code around it, test what you changed, and say in the end what you did.",
+    ),
+    Persona(
+        "operator",
+        "Operations Engineer",
+        "Manages deployments, monitors systems, handles incidents",
+        "You are an operations engineer. Look before you act, prefer steps that can be undone,"
+        " check the effect of each, and say in the end what state things are in.",
+    ),
+    Persona(
+        "manager",
+        "Engineering Manager",
+        "Coordinates work, reviews specs, verifies agent alignment",
+        "You are an engineering manager. Review specifications and work against their goals, split"
+        " work into tasks that can be checked, and report findings; leave the code to others.",
+    ),
+)

@@ -1,0 +1,185 @@
+"""The four tools as a client meets them, over a real stdio process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_agentpack.climpt.scaffold import init
+from tests.climpt.project import write, write_registry
+from tests.climpt.test_original import TELL, fake_deno
+from tests.rig import SERVE, Stdio, text_of
+
+GROUP = {"c1": "git", "c2": "group-commit", "c3": "unstaged-changes"}
+TEXT = {"type": "string"}
+AGENT = {"type": "string", "default": "climpt"}
+
+
+@pytest.fixture
+def server(home: Path, work: Path) -> Iterator[Stdio]:
+    with Stdio([*SERVE, "--only", "climpt"]) as server:
+        assert server.hello()["serverInfo"]["name"] == "climpt"
+        yield server
+        assert server.bad_lines == []
+
+
+def error_of(result: dict[str, Any]) -> dict[str, Any]:
+    assert result["isError"] is True
+    assert json.loads(text_of(result)) == result["structuredContent"]
+    return result["structuredContent"]
+
+
+def test_schemas_are_the_seeds(server: Stdio) -> None:
+    tools = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
+    assert list(tools) == ["search", "describe", "execute", "reload"]
+    names = {"c1": TEXT, "c2": TEXT, "c3": TEXT}
+    options = tools["execute"]["inputSchema"]["properties"]["options"]
+    assert options.pop("description")
+    assert {name: tool["inputSchema"] for name, tool in tools.items()} == {
+        "search": schema({"query": TEXT, "agent": AGENT}, ["query"]),
+        "describe": schema({**names, "agent": AGENT}, ["c1", "c2", "c3"]),
+        "execute": schema(
+            {"agent": TEXT, **names, "options": {"type": "object", "default": {}}},
+            ["agent", "c1", "c2", "c3"],
+        ),
+        "reload": schema({"agent": AGENT}, []),
+    }
+    for tool in tools.values():
+        assert tool["annotations"]["readOnlyHint"] is True
+        assert not tool.keys() & {"title", "outputSchema"}
+        assert 0 < tool["description"].count(".") <= 2
+
+
+def schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        **({"required": required} if required else {}),
+    }
+
+
+def test_search_answers_an_array_as_text_and_results_as_structure(
+    server: Stdio, work: Path
+) -> None:
+    init(work)
+    result = server.call("search", query="group changes and commit", agent="climpt")
+    rows = json.loads(text_of(result))
+    assert result["structuredContent"] == {"results": rows}
+    assert not result.get("isError")
+    assert 0 < len(rows) <= 3
+    assert all(row.keys() == {"c1", "c2", "c3", "description", "score"} for row in rows)
+    assert {name: rows[0][name] for name in GROUP} == GROUP
+    nothing = server.call("search", query="zebra")
+    assert (text_of(nothing), nothing["structuredContent"]) == ("[]", {"results": []})
+
+
+def test_describe_answers_one_object(server: Stdio, work: Path) -> None:
+    init(work)
+    result = server.call("describe", **GROUP)
+    assert json.loads(text_of(result)) == result["structuredContent"]
+    assert result["structuredContent"].keys() == {
+        *GROUP,
+        "description",
+        "usage",
+        "options",
+    }
+
+
+def test_execute_answers_with_the_prompt_as_text_alone(server: Stdio, work: Path) -> None:
+    init(work)
+    for options in ({}, {"options": {}}, {"options": []}):
+        result = server.call("execute", agent="climpt", **GROUP, **options)
+        assert text_of(result).startswith("# Commit the changes in groups\n")
+        assert "structuredContent" not in result
+    for options in ({"adaptation": "detailed"}, ["--adaptation=detailed"]):
+        result = server.call("execute", agent="climpt", **GROUP, options=options)
+        assert text_of(result).startswith("# Commit the changes in groups, with a plan")
+
+
+def test_reload_sees_a_change_and_survives_a_broken_file(server: Stdio, work: Path) -> None:
+    init(work)
+    assert server.call("reload")["structuredContent"]["commandCount"] == 7
+    registry = write_registry(work, [{**GROUP, "description": "only one"}])
+    assert len(json.loads(text_of(server.call("search", query="branch commit")))) > 1
+    assert server.call("reload", agent="climpt")["structuredContent"]["commandCount"] == 1
+    assert len(json.loads(text_of(server.call("search", query="branch commit")))) == 1
+    registry.write_text("{")
+    error = error_of(server.call("reload"))
+    assert error["error"] == "Failed to load registry"
+    assert error["path"] == ".agent/climpt/registry.json"
+    assert len(json.loads(text_of(server.call("search", query="branch commit")))) == 1
+
+
+def test_errors_have_the_seeds_shapes(server: Stdio, work: Path) -> None:
+    error = error_of(server.call("search", query="x"))
+    assert (error["error"], error["path"], error["details"]) == (
+        "Failed to load registry",
+        ".agent/climpt/registry.json",
+        "File not found",
+    )
+    assert list(work.iterdir()) == []
+    init(work)
+    names = {"c1": "git", "c2": "invalid-command", "c3": "target"}
+    for tool, more in (("describe", {}), ("execute", {"agent": "climpt"})):
+        error = error_of(server.call(tool, **names, **more))
+        assert error.pop("hint")
+        assert error == {"error": "Command not found", **names}
+    error = error_of(
+        server.call("execute", agent="climpt", **GROUP, options={"edition": "missing"})
+    )
+    assert error["error"] == "Execution failed"
+    assert error["command"] == "climpt-git group-commit unstaged-changes"
+    assert error["stderr"].startswith("Template not found")
+
+
+BAD_ARGUMENTS: list[tuple[str, dict[str, Any], str]] = [
+    ("search", {}, "query: required"),
+    ("search", {"query": 5}, "query: "),
+    ("search", {"query": ""}, "query: must not be empty"),
+    ("search", {"query": "x", "top": 5}, "top: no such argument"),
+    ("search", {"query": "x", "agent": "../x"}, "agent: "),
+    ("search", {"query": "x", "agent": None}, "agent: "),
+    ("describe", {"c1": "a"}, "c2: required; c3: required"),
+    ("execute", {"c1": "a", "c2": "b", "c3": "c"}, "agent: required"),
+    ("execute", {**GROUP, "agent": "climpt", "options": "x"}, "options: must be an object"),
+    ("execute", {**GROUP, "agent": "climpt", "options": None}, "options: must be an object"),
+    ("execute", {**GROUP, "agent": "climpt", "options": {"x": 1}}, "options.x: no such option"),
+    ("reload", {"agent": ["climpt"]}, "agent: "),
+]
+
+
+def test_bad_arguments_are_named(server: Stdio) -> None:
+    for tool, arguments, details in BAD_ARGUMENTS:
+        error = error_of(server.call(tool, **arguments))
+        assert error.keys() == {"error", "details"}
+        assert error["error"] == "Invalid arguments"
+        assert error["details"].startswith(details), (tool, arguments)
+
+
+def test_the_original_can_be_chosen(home: Path, work: Path) -> None:
+    init(work)
+    config = write(home, "config.toml", '[climpt]\nexecute = "cli"\n')
+    environ = {"FLEET_AGENTPACK_CONFIG": str(config), "PATH": fake_deno(home, TELL)}
+    with Stdio([*SERVE, "--only", "climpt"], **environ) as server:
+        server.hello()
+        result = server.call("execute", agent="climpt", **GROUP, options={"uv": {"a": "b"}})
+        assert json.loads(text_of(result))["argv"][-4:] == [
+            *("--config=git", "group-commit", "unstaged-changes", "--uv-a=b"),
+        ]
+        assert server.bad_lines == []
+
+
+def test_a_bad_setting_is_named(home: Path, work: Path) -> None:
+    config = write(home, "config.toml", '[climpt]\nexecute = "shell"\n')
+    with Stdio([*SERVE, "--only", "climpt"], FLEET_AGENTPACK_CONFIG=str(config)) as server:
+        server.hello()
+        error = error_of(server.call("reload"))
+        assert error == {
+            "error": "Invalid configuration",
+            "details": '[climpt] execute must be "render" or "cli"',
+        }

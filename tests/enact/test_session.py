@@ -1,0 +1,189 @@
+"""The seed's example session, played against a real server process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rig import Http, Stdio, text_of
+
+Call = Callable[[str, dict[str, Any]], dict[str, Any]]
+List = Callable[[], list[dict[str, Any]]]
+META = [f"enact__{each}" for each in ("search", "learn", "install", "uninstall", "list", "run")]
+
+
+def path_without_bwrap(folder: Path) -> str:
+    """A PATH on which everything is found but bubblewrap and containers."""
+    folder.mkdir()
+    hidden = {"bwrap", "podman", "docker"}
+    for directory in reversed(os.environ["PATH"].split(os.pathsep)):
+        for program in Path(directory).glob("*"):
+            if program.name not in hidden:
+                link = folder / program.name
+                link.unlink(missing_ok=True)
+                link.symlink_to(program)
+    return str(folder)
+
+
+@pytest.fixture(params=["bubblewrap", "direct"])
+def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """A machine with and one without a sandbox."""
+    if request.param == "direct":
+        return {"PATH": path_without_bwrap(tmp_path / "bin"), "EXPECTED": "direct"}
+    if not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed")
+    return {"EXPECTED": "bubblewrap"}
+
+
+@pytest.fixture(params=["stdio", "http"])
+def server(
+    request: pytest.FixtureRequest, environment: dict[str, str], work: Path
+) -> Iterator[tuple[Call, List]]:
+    if request.param == "stdio":
+        with Stdio(**environment) as process:
+            process.hello()
+            yield (
+                lambda name, arguments: process.call(name, **arguments),
+                lambda: process.ask("tools/list")["result"]["tools"],
+            )
+            assert process.close() == 0
+            assert process.bad_lines == []
+        return
+    with Http(**environment) as over_http:
+        session = over_http.hello()
+
+        def listed() -> list[dict[str, Any]]:
+            body = {"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {}}
+            return over_http.request(body, session=session)[2]["result"]["tools"]
+
+        yield lambda name, arguments: over_http.call(session, name, arguments), listed
+
+
+def answer(result: dict[str, Any]) -> Any:
+    assert not result.get("isError"), result
+    return result["structuredContent"]
+
+
+def test_the_seeds_session_on_the_built_in_registry(
+    server: tuple[Call, List], work: Path, home: Path, environment: dict[str, str]
+) -> None:
+    call, listed = server
+    (work / "x.csv").write_text("city,rain\nOslo,12\nRome,3\n")
+    assert set(META) <= {tool["name"] for tool in listed()}
+
+    found = answer(call("enact__search", {"query": "csv analysis"}))
+    assert found["results"][0]["name"] == "agentpack/csv/stats"
+    assert "CSV" in found["results"][0]["description"]
+
+    result = call("enact__learn", {"tool": "agentpack/csv/stats"})
+    assert answer(result)["documentation"].startswith("# CSV statistics\n\n")
+    assert json.loads(text_of(result)) == answer(result)
+    assert not (home / ".enact").exists(), "reading writes nothing"
+
+    installed = answer(call("enact__install", {"tool": "agentpack/csv/stats"}))
+    assert installed == {"success": True, "message": "Installed agentpack/csv/stats@1.0.0"}
+
+    tool = next(tool for tool in listed() if tool["name"] == "agentpack__csv__stats")
+    assert tool["inputSchema"]["required"] == ["file"]
+    assert tool["inputSchema"]["properties"]["file"]["format"] == "file-path"
+    assert tool["outputSchema"]["required"] == ["rows", "delimiter", "columns"]
+    assert tool["annotations"]["readOnlyHint"] is True
+    assert tool["title"] == "CSV statistics"
+
+    result = call("agentpack__csv__stats", {"file": "x.csv"})
+    assert answer(result)["rows"] == 2
+    assert answer(result)["columns"][1]["mean"] == 7.5
+    ran = result["_meta"]["fleet-agentpack/run"]
+    assert (ran["exit_code"], ran["provider"]) == (0, environment["EXPECTED"])
+
+    assert answer(call("enact__list", {}))["tools"][0]["mcp_tools"] == ["agentpack__csv__stats"]
+    again = answer(call("enact__run", {"tool": "agentpack/csv/stats", "args": {"file": "x.csv"}}))
+    assert again["output"]["rows"] == 2
+    assert again["provider"] == environment["EXPECTED"]
+
+    gone = answer(call("enact__uninstall", {"tool": "agentpack/csv/stats"}))
+    assert gone == {"success": True, "message": "Uninstalled agentpack/csv/stats@1.0.0"}
+    assert "agentpack__csv__stats" not in {tool["name"] for tool in listed()}
+    assert json.loads((home / ".enact" / "tools.json").read_text()) == {"tools": {}}
+
+
+def test_bad_arguments_and_unknown_tools_are_results_in_the_domains_shape(work: Path) -> None:
+    with Stdio() as process:
+        process.hello()
+        for arguments in (
+            {},
+            {"query": 5},
+            {"query": "x", "limit": "many"},
+            {"query": "x", "y": 1},
+        ):
+            result = process.call("enact__search", **arguments)
+            assert result["isError"] is True
+            assert result["structuredContent"]["success"] is False
+            assert result["structuredContent"]["error"]["code"] == "INVALID_ARGUMENTS"
+        for limit in (0, -1, 2.5):
+            result = process.call("enact__search", query="x", limit=limit)
+            assert result["structuredContent"]["error"]["code"] == "INVALID_ARGUMENTS"
+        for tool in ("../../x", "a/../../../b/c", "a\\b", "a?b/c", "a#b/c", "%2e%2e/x", "x", ""):
+            for meta in ("enact__learn", "enact__install", "enact__uninstall", "enact__run"):
+                result = process.call(meta, tool=tool)
+                assert result["structuredContent"]["error"]["code"] == "INVALID_ARGUMENTS", tool
+        process.call("enact__install", tool="agentpack/csv/stats")
+        result = process.call("agentpack__csv__stats", file=5)
+        assert result["structuredContent"]["error"]["code"] == "INVALID_ARGUMENTS"
+        assert "file" in result["structuredContent"]["error"]["message"]
+
+
+def test_clients_hear_of_an_install_at_once_also_by_another_process(home: Path) -> None:
+    from tests.enact.kit import make_service
+
+    with Stdio() as process:
+        process.hello()
+        process.call("enact__install", tool="agentpack/json/query")
+        process.wait_for_notification("notifications/tools/list_changed")
+        process.ask("tools/list")
+        process.notifications.clear()
+        make_service(home).install("agentpack/text/diff")
+        process.wait_for_notification("notifications/tools/list_changed")
+        names = {tool["name"] for tool in process.ask("tools/list")["result"]["tools"]}
+        assert {"agentpack__json__query", "agentpack__text__diff"} <= names
+
+
+def test_a_call_that_is_cancelled_leaves_no_process(work: Path, home: Path) -> None:
+    from tests.enact.kit import add_tool, use_directory
+
+    registry = home / "registry"
+    add_tool(registry, "slow/sleeper", scripts={"run": "sleep 60.125"})
+    use_directory(home, registry, execution={"default": "local"})
+    with Stdio() as process:
+        process.hello()
+        number = process.send("tools/call", name="enact__run", arguments={"tool": "slow/sleeper"})
+        wait_until(lambda: running("60.125"))
+        process.notify("notifications/cancelled", requestId=number)
+        wait_until(lambda: not running("60.125"))
+        assert process.call("enact__list")["structuredContent"]["tools"] == []
+
+
+def wait_until(fact: Callable[[], bool], timeout_s: float = 15) -> None:
+    import time
+
+    ends = time.monotonic() + timeout_s
+    while not fact():
+        assert time.monotonic() < ends, "it never happened"
+        time.sleep(0.05)
+
+
+def running(argument: str) -> bool:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if argument.encode() in words:
+            return True
+    return False

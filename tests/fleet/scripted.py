@@ -1,0 +1,66 @@
+"""A program that behaves like a coding agent without a person: no model, no account, no network.
+
+Run as `python scripted.py ARGUMENTS…` with the task on standard input. The last line of the task
+decides:  `sleep N …`, `fail …` (is_error), `crash N` (exit status), `write FILE TEXT`, `stubborn`
+(ignores interrupts), `spawn` (leaves a child behind), anything else is simply done. It prints JSON
+lines as Claude Code does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def say(**row: object) -> None:
+    print(json.dumps(row), flush=True)
+
+
+def main() -> int:
+    arguments, prompt = sys.argv[1:], sys.stdin.read()
+    task = prompt.strip().splitlines()[-1] if prompt.strip() else ""
+    session = arguments[arguments.index("--session") + 1] if "--session" in arguments else "none"
+    resumed = "--resume" in arguments
+    session = arguments[arguments.index("--resume") + 1] if resumed else session
+    say(type="init", session_id=session)
+    say(type="heard", prompt=prompt, arguments=arguments, cwd=os.getcwd(), env=sorted(os.environ))
+    words = task.split()
+    if words[:1] == ["stubborn"]:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        say(type="ready")
+        time.sleep(60)
+    if words[:1] == ["spawn"]:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        Path("child.pid").write_text(str(child.pid))
+        time.sleep(60)
+    if words[:1] == ["sleep"]:
+        time.sleep(float(words[1]))
+    if words[:1] == ["write"]:
+        Path(words[1]).write_text(" ".join(words[2:]))
+    if words[:1] == ["crash"]:
+        print("something broke", file=sys.stderr)
+        return int(words[1])
+    failed = words[:1] == ["fail"]
+    text = "Not logged in · Please run /login" if failed else f"Did: {task}"
+    say(
+        type="result",
+        subtype="success",
+        is_error=failed,
+        result=text,
+        session_id=session,
+        total_cost_usd=0.25,
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,128 @@
+"""A fleet on Coder for tests: the real one live, or its recordings."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from fleet_agentpack.fleet.coder.backend import CoderBackend, Patience
+from fleet_agentpack.fleet.coder.client import CoderClient
+from fleet_agentpack.fleet.coder.projects import Names
+from fleet_agentpack.fleet.coder.transport import Connection, Limits
+from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.ledger import Ledger
+from fleet_agentpack.fleet.service import FleetService, quiet
+from fleet_agentpack.support.results import jsonable
+from fleet_agentpack.support.secret import Secret
+from tests.cassette import Cassette
+
+CASSETTES = Path(__file__).resolve().parents[2] / "cassettes"
+HOST = "https://coder.example.test"
+TOKEN = "abcdefghij-SECRETsecretSECRETsecr"
+PROJECT = "setup-devcontainer"
+
+
+async def at_once(_seconds: float) -> None:
+    """A sleep that takes no time."""
+    await asyncio.sleep(0)
+
+
+def service(
+    ledger: Path,
+    url: str = HOST,
+    token: str = TOKEN,
+    *,
+    names: Names | None = None,
+    sleep: Callable[[float], Awaitable[None]] = at_once,
+    limits: Limits | None = None,
+    patience: Patience | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> FleetService:
+    """A fleet service on a Coder; by default it never really waits."""
+    connection = Connection(url, Secret(token), sleep=sleep, limits=limits, transport=transport)
+    backend = CoderBackend(
+        CoderClient(connection), names or Names(), sleep=sleep, patience=patience
+    )
+    return FleetService(backend, Ledger(ledger), source="ai_controller", sleep=sleep)
+
+
+@dataclass
+class Stage:
+    """What a test that runs both ways needs to know."""
+
+    fleet: FleetService
+    folder: Path
+    cassette: Cassette | None
+    url: str
+    token: str
+    made: list[str] = field(default_factory=list)
+
+    @property
+    def live(self) -> bool:
+        return self.cassette is None
+
+    def another(self) -> FleetService:
+        """A second controller on another machine: the same Coder, a ledger of its own."""
+        ledger = self.folder / f"other-{time.monotonic_ns()}.db"
+        sleep = asyncio.sleep if self.live else at_once
+        return service(ledger, self.url, self.token, sleep=sleep)
+
+    async def check(self) -> None:
+        """Skip where a live Coder has other templates than the lab's."""
+        names = [project.name for project in (await self.fleet.projects())["projects"]]
+        if PROJECT not in names:
+            pytest.skip(f"the live Coder has no template {PROJECT}")
+
+    async def create(
+        self, name: str, project: str, spec: str, report: Any = quiet
+    ) -> dict[str, Any]:
+        """Create an agent and remember it: what a test did not make, it does not delete."""
+        try:
+            made = await self.fleet.create(name, project, "coder", spec, report)
+        except FleetError as error:
+            if "workspace_id" in error.details:
+                self.made.append(name)
+            raise
+        self.made.append(name)
+        return made
+
+    async def clear(self) -> None:
+        """Delete what the test made; some templates of the lab refuse that."""
+        for name in self.made:
+            with contextlib.suppress(FleetError):
+                await self.fleet.delete(name)
+
+    async def have(
+        self, name: str, project: str = PROJECT, spec: str = "Keep the build green"
+    ) -> None:
+        """Make sure that an agent is there and answers; a recording always has it."""
+        if not self.live:
+            return
+        try:
+            await self.create(name, project, spec)
+        except FleetError as error:
+            if error.kind != "unavailable":
+                raise
+        for _ in range(100):
+            shown = jsonable(await self.fleet.show(name))
+            if "warnings" not in shown and shown["agent"]["status"] != "busy":
+                return
+            await asyncio.sleep(0.2)
+        raise AssertionError(f"{name} never came up: {shown}")
+
+    async def until_status(self, name: str, *wanted: str) -> dict[str, Any]:
+        """The agent once it has one of these statuses; looks again, as a controller would."""
+        for _ in range(100):
+            agent: dict[str, Any] = (await self.fleet.show(name))["agent"]
+            if agent["status"] in wanted:
+                return agent
+            await asyncio.sleep(0.3 if self.live else 0)
+        raise AssertionError(f"{name} never was {wanted}: {agent}")

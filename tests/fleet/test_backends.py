@@ -1,0 +1,110 @@
+"""What holds on every engine: the same story on a Coder in memory and on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.service import FleetService
+from fleet_agentpack.support.results import jsonable
+from tests.fleet.fakecoder import FakeCoder, fleet_of
+from tests.fleet.here import Here
+from tests.fleet.stage import service
+
+AGENT = {
+    "name",
+    "workspace_id",
+    "status",
+    "role",
+    "project",
+    "spec",
+    "current_task",
+    "created_at",
+    "updated_at",
+    "metadata",
+}
+TASK = {
+    "id",
+    "agent_name",
+    "summary",
+    "status",
+    "source",
+    "created_at",
+    "started_at",
+    "completed_at",
+}
+
+
+@dataclass
+class Engine:
+    """A fleet with one idle agent."""
+
+    fleet: FleetService
+    agent: str
+
+
+@pytest.fixture(params=["coder", "local"])
+async def engine(
+    request: pytest.FixtureRequest, tmp_path: Path, here: Here
+) -> AsyncIterator[Engine]:
+    if request.param == "coder":
+        fleet = service(tmp_path / "fleet.db", transport=FakeCoder(fleet_of(1)))
+        yield Engine(fleet, "agent-0")
+        await fleet.close()
+        return
+    await here.create("agent-0")
+    yield Engine(here.fleet, "agent-0")
+
+
+async def status_of(work: Any) -> int:
+    with pytest.raises(FleetError) as caught:
+        await work
+    payload = caught.value.payload()
+    assert set(payload) == {"error", "message", "details"}
+    return int(payload["details"]["status"])
+
+
+async def test_a_task_from_start_to_stop(engine: Engine) -> None:
+    fleet, name = engine.fleet, engine.agent
+    idle = jsonable(await fleet.show(name))["agent"]
+    assert set(idle) == AGENT and (idle["status"], idle["current_task"]) == ("idle", None)
+    started = jsonable(await fleet.start(name, "sleep 60"))
+    assert set(started) == {"task", "agent_status", "message"}
+    assert set(started["task"]) == TASK - {"source", "completed_at"}
+    busy = jsonable(await fleet.show(name))["agent"]
+    assert (busy["status"], busy["current_task"]) == ("busy", "sleep 60")
+    assert await status_of(fleet.start(name, "more")) == 409
+    (row,) = jsonable(await fleet.agents())["agents"]
+    assert row == {"name": name, "status": "busy", "current_task": "sleep 60"}
+    (running,) = jsonable(await fleet.history(name))["tasks"]
+    assert set(running) == TASK
+    assert (running["status"], running["completed_at"]) == ("running", None)
+    stopped = jsonable(await fleet.stop(name.upper()))
+    assert set(stopped) == {"task", "agent_status", "message"}
+    assert set(stopped["task"]) == TASK and stopped["agent_status"] == "idle"
+    assert stopped["task"]["id"] == started["task"]["id"]
+    assert stopped["task"]["status"] == "stopped" and stopped["task"]["completed_at"]
+    assert await status_of(fleet.stop(name)) == 400
+    assert jsonable(await fleet.show(name))["agent"]["status"] == "idle"
+    again = jsonable(await fleet.start(name, "sleep 60"))
+    assert again["task"]["id"] != started["task"]["id"]
+    history = jsonable(await fleet.history(name, page_size=1))
+    assert (history["total_count"], history["total_pages"]) == (2, 2)
+    await fleet.stop(name)
+
+
+async def test_what_is_refused_is_refused_alike(engine: Engine) -> None:
+    fleet, name = engine.fleet, engine.agent
+    assert await status_of(fleet.show("nobody")) == 404
+    assert await status_of(fleet.start("nobody", "x")) == 404
+    assert await status_of(fleet.delete("../..")) == 404
+    assert await status_of(fleet.start(name, "  ")) == 400
+    assert await status_of(fleet.start(name, "x" * 100_001)) == 400
+    assert await status_of(fleet.history(name, page=0)) == 400
+    assert await status_of(fleet.create("bad_name", "demo", "coder", "x")) == 400
+    assert (await fleet.history(name, page=7))["tasks"] == []

@@ -1,0 +1,279 @@
+"""The fleet through what people and programs touch: MCP, the command line, settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_agentpack.settings import Settings
+from tests.cassette import Cassette
+from tests.fleet.here import CONFIG, Here
+from tests.fleet.stage import CASSETTES, HOST, TOKEN
+
+NINE = {
+    "create_agent": ({"name", "project", "role", "spec"}, {"name", "project", "spec"}),
+    "list_agents": (set(), set()),
+    "show_agent": ({"agent_name"}, {"agent_name"}),
+    "show_agent_task_history": ({"agent_name", "page", "page_size"}, {"agent_name"}),
+    "delete_agent": ({"agent_name"}, {"agent_name"}),
+    "start_agent_task": ({"agent_name", "task_description"}, {"agent_name", "task_description"}),
+    "stop_agent_task": ({"agent_name"}, {"agent_name"}),
+    "list_agent_roles": ({"project"}, {"project"}),
+    "list_agent_projects": (set(), set()),
+}
+WRITERS = {"create_agent", "delete_agent", "start_agent_task", "stop_agent_task"}
+
+
+def client(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:
+    from fleet_agentpack.server import build_server
+
+    for name, value in {"FLEET_AGENTPACK_ONLY": "fleet", **variables}.items():
+        monkeypatch.setenv(name, value)
+    server = build_server(Settings.read())
+    from fastmcp import Client
+
+    return Client(server)
+
+
+async def call(made: Any, tool: str, **arguments: Any) -> tuple[bool, Any]:
+    result = await made.call_tool_mcp(tool, arguments)
+    assert json.loads(result.content[0].text) == result.structured_content
+    return bool(result.is_error), result.structured_content
+
+
+async def test_the_nine_tools_have_the_seed_s_inputs_and_right_hints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with client(monkeypatch) as made:
+        tools = {tool.name: tool for tool in await made.list_tools()}
+    assert set(tools) == set(NINE)
+    for name, (fields, required) in NINE.items():
+        schema = tools[name].input_schema
+        assert set(schema.get("properties", {})) == fields
+        assert set(schema.get("required", [])) == required
+        assert schema["additionalProperties"] is False
+        assert tools[name].annotations.read_only_hint is (name not in WRITERS)
+        assert tools[name].description.count(". ") <= 1
+    page = tools["show_agent_task_history"].input_schema["properties"]
+    assert (page["page"]["default"], page["page_size"]["default"]) == (1, 20)
+    assert page["page"]["type"] == page["page_size"]["type"] == "integer"
+    assert tools["create_agent"].input_schema["properties"]["role"]["default"] == "coder"
+
+
+async def test_tools_answer_over_mcp_from_the_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    cassette = Cassette.load(CASSETTES / "show_agent.yaml", CASSETTES / "list_agents.yaml")
+    variables = {"CODER_URL": HOST + "/", "CODER_SESSION_TOKEN": TOKEN}
+    with cassette.replay():
+        async with client(monkeypatch, **variables) as made:
+            failed, listed = await call(made, "list_agents")
+            assert not failed and listed["total_count"] == 8
+            failed, shown = await call(made, "show_agent", agent_name="papi")
+            assert not failed and shown["agent"]["role"] == "coder"
+            failed, error = await call(made, "show_agent", agent_name="nobody")
+            assert failed and error["error"] == "not_found" and error["details"]["status"] == 404
+            assert set(error) == {"error", "message", "details"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"agent_name": 5},
+        {"agent_name": "a", "page": "1"},
+        {"agent_name": "a", "page": 1.5},
+        {"agent_name": "a", "page": True},
+        {"agent_name": "a", "extra": 1},
+    ],
+)
+async def test_arguments_of_the_wrong_kind_are_400(
+    monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
+) -> None:
+    async with client(monkeypatch) as made:
+        failed, error = await call(made, "show_agent_task_history", **arguments)
+    assert failed and error["error"] == "bad_request" and error["details"]["status"] == 400
+
+
+HOSTILE: list[Any] = [
+    *(
+        None,
+        True,
+        0,
+        -1,
+        1.5,
+        10**30,
+        "",
+        "x",
+        "../../etc/passwd",
+        "\x00",
+        "\ud800",
+        "\U0001d54f" * 50,
+    ),
+    *("$(id)", [], {"a": 1}, "A" * 20_000, "-rf", "~", "/", "con", "papi\n", "a.b"),
+]
+
+
+async def test_hostile_arguments_are_refused_in_the_domain_s_shape_and_change_nothing(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.create("papi")
+    async with client(monkeypatch) as made:
+        for tool, (fields, _) in NINE.items():
+            for value in HOSTILE if fields else []:
+                failed, answer = await call(made, tool, **dict.fromkeys(sorted(fields), value))
+                assert failed, (tool, value)
+                assert answer["error"] in ("bad_request", "not_found"), (tool, value, answer)
+        _, listed = await call(made, "list_agents")
+    assert [row["name"] for row in listed["agents"]] == ["papi"]
+
+
+async def test_create_reports_progress_over_mcp(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str | None] = []
+
+    async def on_progress(_done: float, _total: float | None, text: str | None) -> None:
+        told.append(text)
+
+    async with client(monkeypatch) as made:
+        arguments = {"name": "papi", "project": "demo", "spec": "x"}
+        await made.call_tool("create_agent", arguments, progress_handler=on_progress)
+        failed, listed = await call(made, "list_agents")
+    assert not failed
+    assert listed["agents"] == [{"name": "papi", "status": "idle", "current_task": None}]
+    assert told and told[0] and "papi" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"CODER_URL": HOST}, "CODER_SESSION_TOKEN is not"),
+        ({"CODER_SESSION_TOKEN": TOKEN}, "CODER_URL is not"),
+        ({"FLEET_AGENTPACK_FLEET": "coder"}, "coder login"),
+        ({"FLEET_AGENTPACK_FLEET": "cloud"}, "'coder' or 'local'"),
+        ({"CODER_URL": "coder", "CODER_SESSION_TOKEN": TOKEN}, "http or https"),
+        ({"CODER_URL": "https://me:pw@x.test", "CODER_SESSION_TOKEN": TOKEN}, "without a user"),
+    ],
+)
+async def test_half_a_configuration_is_a_503_that_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], words: str
+) -> None:
+    async with client(monkeypatch, **variables) as made:
+        failed, error = await call(made, "list_agents")
+    assert failed and error["error"] == "unavailable" and error["details"]["status"] == 503
+    assert words in error["message"] and TOKEN not in json.dumps(error)
+
+
+async def test_the_session_that_coder_login_stored_is_used_when_coder_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    stored = home / ".config/coderv2"
+    stored.mkdir(parents=True)
+    (stored / "url").write_text(HOST + "\n")
+    (stored / "session").write_text(TOKEN + "\n")
+    cassette = Cassette.load(CASSETTES / "empty_fleet.yaml")
+    with cassette.replay():
+        async with client(monkeypatch, FLEET_AGENTPACK_FLEET="coder") as made:
+            failed, listed = await call(made, "list_agents")
+    assert not failed and listed == {"agents": [], "total_count": 0}
+    assert cassette.requests[0].headers["coder-session-token"] == TOKEN
+
+
+def command(here: Here, *arguments: str, status: int = 0, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet_agentpack", "fleet", *arguments],
+        cwd=here.project,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout if status == 0 or "--json" in arguments else done.stderr
+
+
+async def test_the_command_line_runs_a_fleet(here: Here, home: Path) -> None:
+    assert "demo" in command(here, "projects")
+    assert "Software Engineer" in command(here, "roles", "demo")
+    assert command(here, "list") == "No agents.\n"
+    spec = home / "spec.md"
+    spec.write_text("Keep it green\n")
+    arguments = ("create", "papi", "--project", "demo", "--spec-file", str(spec))
+    assert "Agent 'papi' created" in command(here, *arguments)
+    assert "already exists" in command(here, *arguments, status=1)
+    assert "Keep it green" in command(here, "show", "PAPI")
+    assert "Task started" in command(here, "start", "papi", "write", "notes.txt", "hello")
+    row = await here.ended("papi")
+    assert row["source"] == "human"
+    table = command(here, "history", "papi")
+    assert "completed" in table and "human" in table and "page 1 of 1, 1 tasks" in table
+    assert '"type": "result"' in command(here, "logs", "papi")
+    listed = json.loads(command(here, "list", "--json"))
+    assert listed["agents"] == [{"name": "papi", "status": "idle", "current_task": None}]
+    command(here, "start", "papi", "sleep 60")
+    assert "busy" in command(here, "list")
+    assert "Task stopped" in command(here, "stop", "papi")
+    assert "agent/papi" in command(here, "delete", "papi", "--yes")
+    error = json.loads(command(here, "show", "papi", "--json", status=1))
+    assert error["error"] == "not_found"
+
+
+async def test_watch_keeps_the_table_up_to_date_until_interrupted(here: Here) -> None:
+    await here.create("papi")
+    watching = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "fleet_agentpack", "fleet", "list", "--watch", "--interval", "0.1"),
+        cwd=here.project,
+        stdout=subprocess.PIPE,
+    )
+    assert watching.stdout
+    seen = b""
+    while b"idle" not in seen:
+        seen += await asyncio.wait_for(watching.stdout.readline(), 30)
+    await here.fleet.start("papi", "sleep 60")
+    while b"busy" not in seen:
+        seen += await asyncio.wait_for(watching.stdout.readline(), 30)
+    watching.send_signal(2)
+    await watching.stdout.read()
+    assert await watching.wait() == 130
+
+
+def test_control_characters_from_outside_do_not_reach_the_terminal(here: Here) -> None:
+    config = here.settings.config_path
+    assert config
+    evil = '\n[fleet.roles.evil]\ndisplay_name = "\\u001b[31mred"\n'
+    config.write_text(CONFIG + evil)
+    assert "\x1b" not in command(here, "roles", "demo")
+
+
+def test_the_cassettes_hold_no_token_and_no_stray_header() -> None:
+    import re
+
+    import yaml
+
+    shape = re.compile(r"\b[A-Za-z0-9]{10}-[A-Za-z0-9]{22}\b")
+    allowed = {
+        "content-type",
+        "retry-after",
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+        "x-coder-build-version",
+        "www-authenticate",
+        "location",
+        "link",
+    }
+    files = sorted(CASSETTES.glob("*.yaml"))
+    assert len(files) >= 15
+    for path in files:
+        text = path.read_text()
+        assert not shape.search(text), path
+        for interaction in yaml.load(text, Loader=yaml.CSafeLoader)["interactions"]:
+            assert set(interaction["response"]["headers"]) <= allowed, path
+            assert interaction["request"]["headers"] == {}, path
+            assert interaction["request"]["uri"].startswith(HOST), path
