@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleet_agentpack.forge.errors import ForgeError
@@ -75,6 +75,7 @@ def ask_everything(files: dict[str, bytes]) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(documents, documents)
+@example({"custom_tools": True, "tools": ["it"]}, {"depends_on": ["it"]})
 def test_any_fields(agent: dict[str, Any], tool: dict[str, Any]) -> None:
     ask_everything(
         {
