@@ -315,9 +315,9 @@ class ForgeService:
 
     def _named_file(self, desk: Desk, kind: Kind, name: str) -> Path:
         reference = checked_reference(kind, name)
-        broken = desk.resolver.nearest_file(kind, reference.name)
-        if broken is not None and reference.any_version:
-            return broken
+        file = desk.resolver.nearest_file(kind, reference)
+        if file is not None:
+            return file
         definition = desk.resolver.resolve(kind, reference, desk.warnings)
         if definition.file is None:
             raise ForgeError.invalid(

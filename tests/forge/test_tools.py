@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -289,3 +291,18 @@ async def test_progress_is_reported_while_many_files_are_read(home: Path, work: 
         )
     assert result.structured_content["total"] == 1100
     assert seen == [(0, 1100), (500, 1100), (1000, 1100)]
+
+
+def test_a_bare_pipe_gets_the_eighteen_tools(work: Path) -> None:
+    code = "from fleet_agentpack.__main__ import forge; raise SystemExit(forge())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input='{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n',
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 1
+    assert len(lines[0]["result"]["tools"]) == 18
+    assert done.returncode == 0
