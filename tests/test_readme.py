@@ -1,4 +1,4 @@
-"""The README tells the truth: its commands work, its tables match the code, its links lead somewhere."""
+"""The README tells the truth: its commands work, its tables match the code, its links lead on."""
 
 from __future__ import annotations
 
