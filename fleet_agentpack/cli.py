@@ -39,6 +39,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",
     ),
+    "connect": (
+        "fleet_agentpack.commands.connect",
+        "tell an MCP client about this server, and check that it starts",
+    ),
     "init": (DEPLOY, "start a config repo with an example pack"),
     "plan": (DEPLOY, "show what a deploy would change"),
     "diff": (DEPLOY, "show the changes as a diff"),
@@ -239,5 +243,5 @@ def _explain_waiting() -> None:
     sys.stderr.write(
         f"{PROG} {__version__}: an MCP server for agent configuration, fleets, tools and prompts.\n"
         "It now waits for an MCP client on standard input; press Ctrl-C to end it.\n"
-        f"To connect one, for example Claude Code: claude mcp add agentpack -- {PROG}\n"
+        f"To connect one: {PROG} connect claude (or codex, gemini, cursor, vscode …)\n"
     )

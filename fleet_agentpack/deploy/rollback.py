@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet_agentpack.deploy.apply import change_of
+from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import hash_at
@@ -27,7 +28,6 @@ from fleet_agentpack.deploy.snapshots import (
     SnapshotStore,
     now_text,
 )
-from fleet_agentpack.deploy.transaction import Batch, Step
 
 RootKey = tuple[str, str]  # target, directory
 

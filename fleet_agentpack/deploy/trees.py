@@ -66,6 +66,8 @@ class TreeReader:
         known, blobs, lstat = self.hashes.entries, self._blobs, os.lstat
         for prefix, listing in _walk(top, self.lister, _SKIPPED):
             for name, path in listing.files:
+                if name in _SKIPPED:
+                    continue
                 entry = known.get(path)
                 if entry is None:
                     tree[prefix + name] = self._learnt(path)
@@ -152,6 +154,8 @@ def list_files(path: str, hashes: HashCache, boundaries: tuple[str, ...]) -> lis
         found = []
         for prefix, listing in _walk(path, Lister(), frozenset({".git"})):
             for name, place in (*listing.files, *listing.others):
+                if name == ".git":  # a submodule's pointer to its repository
+                    continue
                 _check_encoding(place)
                 is_link = os.path.islink(place)
                 status = _through_link(place, boundaries) if is_link else os.lstat(place)

@@ -64,6 +64,7 @@ class Workspace:
     ) -> Workspace:
         """Read the configuration. Raises `DeployError`."""
         repo = home.repo(request.repo)
+        memory.forget_old_contents()
         if request.target != "all" and request.target not in NAMES:
             raise DeployError.target_filter(request.target, ("all", *NAMES))
         found = manifest.load(repo, NAMES, PROJECT_ONLY, memory.manifest)

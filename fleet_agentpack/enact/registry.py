@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -40,6 +40,13 @@ class Release:
     versions: tuple[str, ...] = field(default=())
 
 
+Tick = Callable[[], None]  # called now and then during a download; may raise to give up
+
+
+def no_tick() -> None:
+    """Nobody wants to know."""
+
+
 class Registry(Protocol):
     """Where tools come from."""
 
@@ -50,7 +57,7 @@ class Registry(Protocol):
     def release(self, name: str, version: str | None) -> Release:
         """The wanted version, or the highest. Raises `EnactError`."""
 
-    def download(self, release: Release) -> bytes:
+    def download(self, release: Release, tick: Tick) -> bytes:
         """The bundle, whose bytes match every claim made about them. Raises `EnactError`."""
 
     def attestations(self, release: Release) -> Iterable[bytes]:
@@ -137,8 +144,9 @@ class DirectoryRegistry:
         """The directory that holds a release."""
         return self._versions(release.name)[release.version]
 
-    def download(self, release: Release) -> bytes:
+    def download(self, release: Release, tick: Tick = no_tick) -> bytes:
         """The release's files as one archive."""
+        tick()
         try:
             return bundle.pack(self.folder(release))
         except (bundle.BundleError, OSError) as error:

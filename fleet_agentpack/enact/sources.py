@@ -16,7 +16,15 @@ from fleet_agentpack.enact.config import Config, RegistryConfig
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
 from fleet_agentpack.enact.receipt import Receipt
-from fleet_agentpack.enact.registry import DirectoryRegistry, Hit, Registry, Release, rank
+from fleet_agentpack.enact.registry import (
+    DirectoryRegistry,
+    Hit,
+    Registry,
+    Release,
+    Tick,
+    no_tick,
+    rank,
+)
 from fleet_agentpack.enact.searching import SearchCache, search_remote
 from fleet_agentpack.enact.transport import RegistryHttp
 from fleet_agentpack.enact.trust import BUILTIN, Gate, Trusted
@@ -57,12 +65,12 @@ class Sources:
         found += [hit for hit in remote if hit.name not in known and not is_reserved(hit.name)]
         return found[:limit], warnings
 
-    def acquire(self, wanted: Reference, config: Config) -> Acquired:
+    def acquire(self, wanted: Reference, config: Config, tick: Tick = no_tick) -> Acquired:
         """Fetch, verify and weigh a tool. Raises `EnactError`; nothing is written."""
         trust = config.trust
         registry = self._registry_of(wanted.name, config)
         release = registry.release(wanted.name, wanted.version)
-        data = registry.download(release)
+        data = registry.download(release, tick)
         digest = hashlib.sha256(data).hexdigest()
         subject = Subject(release.name, release.version, digest)
         if registry is self.builtin:

@@ -47,8 +47,7 @@ class Store:
 
     def mcp(self) -> McpFile:
         """What clients see. Raises `EnactError` when a file is corrupt."""
-        data = None if self.mcp_path.exists() else self.tools().tools
-        return McpFile.read(self.mcp_path, data or {})
+        return McpFile.read(self.mcp_path, lambda: self.tools().tools)
 
     def folder(self, name: str, version: str) -> Path:
         """Where a version's files are."""

@@ -203,6 +203,21 @@ def test_a_connection_that_breaks_off_leaves_the_old_version(
     assert snapshot(home / ".enact") == before
 
 
+def test_a_cancelled_install_leaves_nothing(
+    service: EnactService, published: FakeRegistry, home: Path
+) -> None:
+    class Cancelled(Exception):
+        pass
+
+    def report(*_: Any) -> None:
+        raise Cancelled
+
+    before = sorted(home.rglob("*"))
+    with pytest.raises(Cancelled):
+        service.install("alice/hello", report=report)
+    assert sorted(home.rglob("*")) == before
+
+
 def test_a_bundle_without_any_claimed_hash_is_refused(
     service: EnactService, published: FakeRegistry
 ) -> None:

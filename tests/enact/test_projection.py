@@ -358,3 +358,36 @@ def test_session_scope_over_http(home: Path) -> None:
         from tests.enact.test_session import wait_until
 
         wait_until(lambda: not list(kept.rglob("stats.py")))
+
+
+async def test_a_broken_configuration_of_ours_leaves_the_other_domains_alone(
+    home: Path, work: Path
+) -> None:
+    import dataclasses
+
+    from tests.enact.kit import configure
+
+    configure(home, trust={"policy": "enforce"}, execution={"default": "banana"})
+    settings = Settings.read()
+    async with Client(build_server(settings)) as client:
+        result = await client.call_tool(
+            "enact__install", {"tool": "agentpack/csv/stats"}, raise_on_error=False
+        )
+        assert result.structured_content["error"]["code"] == "CONFIG_INVALID"
+        assert "'enforce'" in result.structured_content["error"]["message"]
+        other = await client.call_tool("search", {"query": "commit"}, raise_on_error=False)
+        assert "CONFIG_INVALID" not in str(other.structured_content)
+        assert not (await client.call_tool("enact__list", {})).is_error
+    wrong = dataclasses.replace(settings, config={"enact": {"container": {"run_args": "x"}}})
+    async with Client(build_server(wrong)) as client:
+        assert "enact__search" in {tool.name for tool in await client.list_tools()}
+        result = await client.call_tool("enact__list", {}, raise_on_error=False)
+        assert result.structured_content["error"]["code"] == "CONFIG_INVALID"
+
+
+def test_a_version_in_a_state_file_cannot_lead_out_of_the_store(home: Path) -> None:
+    (home / ".enact").mkdir()
+    (home / ".enact" / "mcp.json").write_text('{"tools": {"a/b": "../../../x"}}')
+    listed = make_service(home).installed()
+    assert listed["tools"] == []
+    assert "is not a version" in listed["warnings"][0]
