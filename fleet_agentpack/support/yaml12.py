@@ -32,6 +32,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
     """Quotes every string that a 1.1 or a 1.2 reader would take for something else."""
 
 
+_DEEP_BLOCKS = re.compile(rf"^ {{{MAX_DEPTH // 2 - 1}}}|(?:[-?:][ \t]+){{4}}", re.MULTILINE)
 _NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
 _BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
 _INT = re.compile(r"[-+]?[0-9]+\Z")
@@ -118,9 +119,12 @@ def _compose(text: str) -> Any:
 
 
 def _may_nest_deeply(text: str) -> bool:
-    """Whether the text could overflow the parser's recursion; cheap, and true too often."""
+    """Whether the text could overflow the parser's recursion; cheap, and true too often.
+
+    Blocks nest at most twice per column of indentation, unless several start on one line.
+    """
     flow = text.count("[") + text.count("{")
-    return len(text) > 20_000 or flow > MAX_DEPTH or _COMPACT.search(text) is not None
+    return flow > MAX_DEPTH or _DEEP_BLOCKS.search(text) is not None
 
 
 def _check_depth(text: str) -> None:

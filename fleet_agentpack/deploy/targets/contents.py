@@ -45,8 +45,7 @@ def skills(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
     for module, tree in chosen:
         directory = module.name if module.name is not None else safe_name(module.id)
         prefix, ids = root.path(f"{directory}/"), (module.id,)
-        for name, blob in tree.items():
-            yield Output(root, prefix + name, blob, ids)
+        yield from [Output(root, prefix + name, blob, ids) for name, blob in tree.items()]
 
 
 def rules(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
