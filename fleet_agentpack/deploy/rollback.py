@@ -280,9 +280,7 @@ def _restore_manifest(
 def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> bytes:
     """A manifest for files whose modules are not known any more."""
     outputs = [
-        Output(
-            root, file.path[len(root.path("")) :], file.path, Blob(file.sha256, 0, False, ""), ()
-        )
+        Output(root, file.path, Blob(file.sha256, 0, False, ""), ())
         for file in sorted(files, key=lambda file: file.path)
     ]
     return manifest_bytes(root, outputs, snapshot_id, now_text())

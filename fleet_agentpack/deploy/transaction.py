@@ -21,6 +21,7 @@ from fleet_agentpack.deploy.hashes import hash_file
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.journal import Before, Journal, Row
 from fleet_agentpack.deploy.model import TEMPORARY_PREFIX, Blob, path_key, safe_name
+from fleet_agentpack.deploy.pretty import pretty
 
 Report = Callable[[float, float | None, str], None]
 
@@ -156,28 +157,29 @@ class Transaction:
     def _forward(self, journal: Journal, already: int) -> None:
         total = already + len(journal.rows)
         tick = max(1, len(journal.rows) // 100)
+        base = self._base(journal)
         for number, row in enumerate(journal.rows):
-            self._swap(journal, number, row)
+            self._swap(journal, number, row, base)
             if number % tick == 0:
                 self._report(total + number, total + len(journal.rows), "writing the files")
 
-    def _swap(self, journal: Journal, number: int, row: Row) -> None:
+    def _swap(self, journal: Journal, number: int, row: Row, base: str) -> None:
         if row.before is None:
             if os.path.lexists(row.path):
                 raise _changed(row.path)
         elif not row.before.describes(find(row.path)):
             raise _changed(row.path)
         self._reached = number + 1
-        self._put(journal, number, row)
+        self._put(journal, number, row, base)
 
-    def _put(self, journal: Journal, number: int, row: Row) -> None:
+    def _put(self, journal: Journal, number: int, row: Row, base: str) -> None:
         if row.after is None or row.staged is None:
             self._disk.remove(row.path)
             return
         directory = os.path.dirname(row.path)
         self._make(directory)
         temporary = _temporary(journal, number, row)
-        data = _read(self._place(journal, row.staged))
+        data = _read(f"{base}/{row.staged}")
         self._disk.create(temporary, data, row.after.mode, exact=row.after.exact)
         self._disk.rename(temporary, row.path)
 
@@ -188,21 +190,21 @@ class Transaction:
         self._make(str(self._home.snapshots))
         if staged.exists():
             self._disk.rename(str(staged), str(final))
-        text = json.dumps(journal.record, indent=2, ensure_ascii=False) + "\n"
-        self._replace(f"{final}.json", text.encode(), f"{final}/record.json")
+        self._replace(f"{final}.json", pretty(journal.record), f"{final}/record.json")
         self._disk.remove(str(self._home.journal))
 
     # Recovery.
 
     def _complete(self, journal: Journal) -> list[str]:
         warnings = []
+        base = self._base(journal)
         for number, row in enumerate(journal.rows):
             self._clear_temporary(journal, number, row)
             found = find(row.path)
             if row.is_done(found):
                 continue
             if row.is_undone(found):
-                self._put(journal, number, row)
+                self._put(journal, number, row, base)
             else:
                 warnings.append(self._leave(journal, row))
         return warnings
@@ -286,11 +288,13 @@ class Transaction:
 
     # Small steps.
 
-    def _place(self, journal: Journal, name: str) -> str:
-        """Where a staged file is: in the staging area, or already in the snapshots' folder."""
+    def _base(self, journal: Journal) -> str:
+        """Where the staged files are: in the staging area, or already in the snapshots' folder."""
         staged = f"{self._home.staging}/{journal.id}"
-        base = staged if os.path.isdir(staged) else f"{self._home.snapshots}/{journal.id}"
-        return f"{base}/{name}"
+        return staged if os.path.isdir(staged) else f"{self._home.snapshots}/{journal.id}"
+
+    def _place(self, journal: Journal, name: str) -> str:
+        return f"{self._base(journal)}/{name}"
 
     def _clear_temporary(self, journal: Journal, number: int, row: Row) -> None:
         temporary = _temporary(journal, number, row)

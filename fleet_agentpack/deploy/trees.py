@@ -47,11 +47,9 @@ class TreeReader:
         Links to files are followed while they stay inside one of the boundaries.
         """
         try:
-            top = os.stat(path)
-            if stat.S_ISDIR(top.st_mode):
-                tree = self._directory(path, boundaries)
-            else:
-                tree = {_file_name(path): self._blob(path, top)}
+            tree = self._directory(path, boundaries)
+        except NotADirectoryError:
+            tree = {_file_name(path): self._single(path)}
         except OSError as error:
             raise _unreadable(path, error) from error
         before = self._trees.get(path)
@@ -91,6 +89,12 @@ class TreeReader:
             for name, path in listing.others:
                 tree[prefix + name] = self._blob(path, _through_link(path, boundaries))
         return tree
+
+    def _single(self, path: str) -> Blob:
+        try:
+            return self._blob(path, os.stat(path))
+        except OSError as error:
+            raise _unreadable(path, error) from error
 
     def _learnt(self, path: str) -> Blob:
         _check_encoding(path)
