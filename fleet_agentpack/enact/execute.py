@@ -67,19 +67,17 @@ def execute(
             start_new_session=True,
         )
     reading = _Reading(child, largest_output)
+    reason = "stopped"
     try:
         reason = reading.until_end(started + timeout_s, lambda: tick(time.monotonic() - started))
-        if reason != "exit":
-            on_kill()
-    except BaseException:
-        on_kill()
-        raise
     finally:
         _kill_group(child)
         reading.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(KILL_WAIT_S)
         _kill_marked(command.env.get(MARKER))
+        if reason != "exit":
+            on_kill()
     stdout, stderr = reading.output()
     code = child.returncode if child.returncode is not None else -signal.SIGKILL
     return Ended(code, stdout, stderr, time.monotonic() - started, reason)

@@ -26,6 +26,7 @@ from fleet_agentpack.support import process
 SANDBOX_PATH = "/usr/local/bin:/usr/bin:/bin"
 SCRATCH_BYTES = 256 * 1024 * 1024
 DEFAULT_IMAGE = "alpine:latest"
+CONTAINER_FAILED = 125  # podman and docker: no image, no engine, a bad option
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki")
@@ -63,10 +64,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Start:
-    """A command, and how to clean up when it is killed."""
+    """A command, how to clean up when it is killed, and how the provider says that it failed."""
 
     command: Command
     on_kill: Callable[[], None] = lambda: None
+    failed_status: int | None = None
 
 
 class Provider(Protocol):
@@ -185,7 +187,9 @@ class Container:
                 *job.argv,
             ]
             yield Start(
-                Command(argv, self._env, None, job.stdin), on_kill=lambda: self._remove(name)
+                Command(argv, self._env, None, job.stdin),
+                on_kill=lambda: self._remove(name),
+                failed_status=CONTAINER_FAILED,
             )
 
     @property

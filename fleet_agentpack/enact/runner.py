@@ -118,11 +118,17 @@ class Runner:
 
         with provider.prepared(job) as start:
             try:
-                return execute(start.command, timeout_s=timeout_s, tick=tick, on_kill=start.on_kill)
+                ended = execute(
+                    start.command, timeout_s=timeout_s, tick=tick, on_kill=start.on_kill
+                )
             except OSError as error:
                 raise EnactError.provider_unavailable(
                     job.tool, f"{start.command.argv[0]}: {error.strerror or error}"
                 ) from error
+        if ended.reason == "exit" and ended.exit_code == start.failed_status:
+            said = ended.stderr.decode("utf-8", "replace").strip()[-LONGEST_EXCERPT:]
+            raise EnactError.provider_unavailable(job.tool, f"{provider.name} failed: {said}")
+        return ended
 
     def _provider(self, subject: Subject, execution: ExecutionConfig) -> Provider:
         name = subject.manifest.name

@@ -19,7 +19,7 @@ from tests.enact.kit import add_tool, make_service, refused, use_directory
 
 pytestmark = pytest.mark.container
 
-IMAGE = "localhost/enact-test:1"
+IMAGE = f"localhost/enact-test-{os.getpid()}:1"
 PROGRAMS = ("sh", "cat", "env", "ls", "touch", "sleep", "nc", "yes", "cp")
 NAME = "eve/boxed"
 
@@ -124,10 +124,9 @@ def test_declared_variables_arrive_and_are_not_on_the_command_line(
 def test_a_container_that_takes_too_long_is_removed(home: Path, image: ContainerSettings) -> None:
     with refused("TIMEOUT"):
         prepare(home, image, "sleep 60", timeout="3s").run(NAME)
-    listed = subprocess.run(
-        ["podman", *global_args(), "ps", "-a", "--format", "{{.Names}}"], capture_output=True
-    )
-    assert b"enact-" not in listed.stdout
+    ours = ("--filter", f"ancestor={IMAGE}", "--format", "{{.Names}}")
+    listed = subprocess.run(["podman", *global_args(), "ps", "-a", *ours], capture_output=True)
+    assert (listed.returncode, listed.stdout) == (0, b"")
 
 
 def test_a_container_that_prints_for_ever_is_removed(home: Path, image: ContainerSettings) -> None:
@@ -148,7 +147,7 @@ def test_a_writable_directory_is_written_to(
 
 def test_an_image_that_does_not_exist_is_an_error(home: Path, image: ContainerSettings) -> None:
     service = prepare(home, image, "cat hello.txt", **{"from": "localhost/enact-none:1"})
-    with refused("EXECUTION_FAILED"):
+    with refused("PROVIDER_UNAVAILABLE"):
         service.run(NAME)
 
 
