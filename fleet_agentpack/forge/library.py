@@ -54,11 +54,8 @@ class Listed:
 
     @property
     def name(self) -> str:
+        """The definition's name."""
         return self.found.name
-
-    @property
-    def source(self) -> Source:
-        return self.found.shelf.source
 
 
 @dataclass(frozen=True)
