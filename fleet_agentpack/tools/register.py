@@ -52,8 +52,8 @@ class Spec:
 
     @property
     def description(self) -> str:
-        """The tool's description on the wire: the function's docstring."""
-        return inspect.getdoc(self.function) or ""
+        """The tool's description on the wire: the function's docstring in one line."""
+        return " ".join((self.function.__doc__ or "").split())
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,17 @@ async def test_there_are_eighteen_tools_and_one_of_them_writes(client: Client[An
     assert writers == [f"{PREFIX}cache_clear"]
     for tool in tools.values():
         assert tool.input_schema["additionalProperties"] is False
-        assert 0 < len(tool.description or "") < 120
+
+
+async def test_descriptions_say_what_comes_next(client: Client[Any]) -> None:
+    tools = {tool.name: tool.description or "" for tool in await client.list_tools()}
+    for name, description in tools.items():
+        assert len(description) < 200, name
+        assert "\n" not in description
+        named = set(re.findall(r"fractary_forge_\w+", description))
+        assert named <= set(tools) - {name}, name
+        what_next = r"Call fractary_forge_|call it again|fleet-agentpack forge (install|merge) NAME"
+        assert re.search(what_next, description), name
 
 
 @pytest.mark.parametrize("tool", CALLS)
