@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fleet_agentpack.forge.names import parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, parse_yaml, read_mapping
 from fleet_agentpack.forge.places import UnreadableError, read_text
 from fleet_agentpack.support import frontmatter, yaml12
@@ -141,8 +142,8 @@ def fork_of(data: Mapping[str, Any]) -> ForkRecord | None:
     """The fork record inside a definition, in any of its three spellings."""
     own, other = data.get("fork_of"), data.get("fork")
     if isinstance(own, str) and own:
-        name, _, version = own.rpartition("@") if "@" in own[1:] else (own, "", "")
-        return ForkRecord(name, version)
+        reference = parse_reference(own)
+        return ForkRecord(reference.name, "" if reference.any_version else reference.wanted)
     for record in (own, other):
         if isinstance(record, Mapping) and (fork := _fork_record(record)):
             return fork
@@ -156,7 +157,7 @@ def _fork_record(record: Mapping[str, Any]) -> ForkRecord | None:
     version = text_of(record, "version", "upstreamVersion", "from_version")
     created = text_of(record, "forked_at", "forkedAt", "created_at")
     return ForkRecord(
-        name=name.split("@")[0] if "@" in name[1:] and not name.startswith("@") else name,
+        name=parse_reference(name).name,
         version="" if version is UNKNOWN else version,
         created_at="" if created is UNKNOWN else created,
         merged_at=text_of(record, "merged_at", "mergedAt"),

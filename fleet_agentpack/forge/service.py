@@ -15,7 +15,7 @@ from fleet_agentpack.forge.config import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.credentials import Credentials, Keyring, Vault
 from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, SUFFIXES, Definition, Kind, Row
 from fleet_agentpack.forge.details import agent_details, tool_details
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError
 from fleet_agentpack.forge.forks import Forks
 from fleet_agentpack.forge.library import Library, Report
 from fleet_agentpack.forge.masking import masked_url
@@ -81,8 +81,7 @@ class ForgeService:
         self._transport = transport or Transport()
         self._vault = vault or Keyring()
         self._clock = clock
-        level = places.environ.get("FRACTARY_LOG_LEVEL", "info").lower()
-        logging.getLogger("fleet_agentpack.forge").setLevel(LOG_LEVELS.get(level, logging.INFO))
+        _set_log_level(places.environ.get("FRACTARY_LOG_LEVEL", ""))
 
     def desk(self, *, strict: bool = False) -> Desk:
         """The parts that a call works with. Raises `ForgeError` for an unusable configuration."""
@@ -117,7 +116,7 @@ class ForgeService:
         """Agents or tools, nearest first; of several tags one is enough."""
         desk = self.desk()
         if source != "all" and not desk.resolver.tiers(source):
-            desk.warnings.append(f"{source} is switched off (resolution.{source} is false)")
+            desk.warnings.append(f"{source} is not searched. {SWITCH_ON}")
         rows = desk.resolver.listing(
             kind, source, desk.warnings, want_tags=bool(tags), report=report
         )
@@ -261,7 +260,9 @@ class ForgeService:
         """Empty the cache, or what is older than some days. Raises `ForgeError`."""
         if older_than is not None and older_than < 0:
             raise ForgeError.invalid(
-                "olderThan is a number of days, 0 or more", olderThan=older_than
+                "olderThan is a number of days, 0 or more",
+                "Leave it out to clear everything, or see the ages: fractary_forge_cache_stats",
+                olderThan=older_than,
             )
         desk = self.desk()
         return desk.answer(desk.cache.clear(kind, older_than))
@@ -332,7 +333,10 @@ class ForgeService:
             path = self.places.expanded(text)
             real = Path(os.path.realpath(path))
         except (ValueError, OSError) as error:
-            raise ForgeError.invalid("`path` is not a usable path") from error
+            raise ForgeError.invalid(
+                "`path` is not a usable path",
+                f"Use a path of fractary_forge_{kind}_list, or the name instead",
+            ) from error
         roots = (self.places.cwd, desk.configuration.global_root, self.places.user)
         if not anywhere and not any(real.is_relative_to(os.path.realpath(r)) for r in roots):
             raise ForgeError.denied(
@@ -353,6 +357,16 @@ class ForgeService:
         return file
 
 
+def _set_log_level(name: str) -> None:
+    """Without a level of its own forge logs as the rest of the server does."""
+    logger = logging.getLogger("fleet_agentpack.forge")
+    level = LOG_LEVELS.get(name.lower())
+    logger.setLevel(logging.NOTSET if level is None else level)
+    if name and level is None:
+        known = ", ".join(LOG_LEVELS)
+        logger.warning("FRACTARY_LOG_LEVEL is none of %s and is ignored", known)
+
+
 def _no_file(kind: Kind, path: str) -> ForgeError:
     return ForgeError(
         "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
@@ -366,4 +380,6 @@ def _text_of(path: Path) -> str:
     try:
         return read_text(path, MAX_DEFINITION_BYTES)
     except (UnreadableError, FileNotFoundError) as error:
-        raise ForgeError.invalid(f"{path.name} cannot be read: {error}") from error
+        raise ForgeError.invalid(
+            f"{path.name} cannot be read: {error}", "Correct the file or move it away"
+        ) from error

@@ -162,7 +162,7 @@ def test_errors_go_to_stderr_with_what_to_do_next(run: Run) -> None:
     done = run("agent-info", "nobody", status=1)
     assert done.stdout == ""
     assert "No agent 'nobody'" in done.stderr
-    assert "fractary_forge_agent_list" in done.stderr
+    assert "fleet-agentpack forge agent-list" in done.stderr
     run("agent-list", "--limit", "0", status=2)
     run("config", "get", "nothing", status=1)
     assert run("config", "get", "cache.ttl").stdout == "3600\n"
@@ -203,3 +203,23 @@ def test_a_broken_configuration_is_left_alone(run: Run, work: Path) -> None:
     for arguments in (("registry", "add", "x", "https://x.test/r.json"), ("init",)):
         run(*arguments, status=1)
     assert (work / ".fractary/config.json").read_text() == "{broken"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["agent-info", "nobody"], "forge agent-list"),
+        (["tool-validate", "gone.yaml"], "forge tool-list"),
+        (["info", "@no/body"], "forge info PLUGIN --remote"),
+        (["info", "@no/body"], "forge registry list"),
+        (["fork", "info", "nobody"], "forge fork list"),
+        (["config", "get", " "], "forge config show"),
+    ],
+)
+def test_people_are_told_commands_and_programs_tools(
+    run: Run, work: Path, arguments: list[str], command: str
+) -> None:
+    told = run(*arguments, status=1).stderr
+    assert f"fleet-agentpack {command}" in told
+    assert "fractary_forge_" not in told
+    assert "fractary_forge_" in run(*arguments, "--json", status=1).stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
 
 from fleet_agentpack.server import build_server
 from fleet_agentpack.settings import Settings
@@ -205,6 +207,11 @@ async def test_suggestions_name_only_tools_that_exist(client: Client[Any]) -> No
             ("agent_validate", {"path": "/etc/passwd"}),
             ("tool_validate", {"path": "gone.yaml"}),
             ("config_get", {"key": ""}),
+            ("cache_clear", {"olderThan": -1}),
+            ("agent_validate", {"path": "a\x00b"}),
+            ("agent_info", {"name": "reviewer", "version": "^9.0.0"}),
+            ("agent_info", {"name": "reviewer", "source": "stockyard"}),
+            ("plugin_info", {"plugin": "@acme/helper", "version": "^9.0.0"}),
         )
     ]
     assert all(payload["error"] for payload in payloads)
@@ -247,6 +254,7 @@ async def test_a_resource_that_is_not_there_says_so(client: Client[Any], uri: st
         await client.read_resource(uri)
     assert "Traceback" not in str(caught.value)
     assert re.search(r"No agent|not installed|cannot be the name|not found", str(caught.value))
+    assert caught.value.error.code == INVALID_PARAMS
 
 
 async def test_prompts_carry_the_state_of_things(client: Client[Any]) -> None:
@@ -318,6 +326,35 @@ def test_a_bare_pipe_gets_the_eighteen_tools(work: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("level", "expected"), [("debug", "DEBUG"), ("silent", ""), ("", ""), ("loud", "WARNING")]
+)
+def test_the_log_level_decides_what_goes_to_standard_error(
+    work: Path, site: Site, configure: Callable[..., None], level: str, expected: str
+) -> None:
+    configure({"name": "main", "url": site.put_registry(), "priority": 1})
+    request = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": f"{PREFIX}plugin_search", "arguments": {"query": "x"}},
+    }
+    code = "from fleet_agentpack.__main__ import forge; raise SystemExit(forge())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(request) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "FRACTARY_LOG_LEVEL": level},
+    )
+    assert json.loads(done.stdout)["result"]["isError"] is False
+    lines = [line for line in done.stderr.splitlines() if "fleet_agentpack.forge" in line]
+    assert {line.split()[0] for line in lines} == ({expected} if expected else set())
+    assert ("fetched" in done.stderr) is (level == "debug")
+    assert ("FRACTARY_LOG_LEVEL" in done.stderr) is (level == "loud")
+
+
 HOSTILE: list[Any] = [
     "", "x", "../../etc/passwd", "a/../../b", "\x00", "\U0001d54f" * 50, "'; --", "$(id)", "{{x}}",
     "A" * 20_000, "A/" * 3000, "-rf", "~", "/", "con", "\ud800", None, True, 0, -1, 1.5, 10**30,
@@ -333,8 +370,6 @@ async def test_hostile_arguments_get_results_or_clear_errors(
     needed = CALLS[tool][0]
     for field in schemas[PREFIX + tool].get("properties", {}):
         for value in HOSTILE:
-            if tool == "cache_clear" and field == "type":
-                continue
             alone = {} if tool.endswith("_validate") else needed
             result = await call(client, tool, **{**alone, field: value})
             payload = result.structured_content
