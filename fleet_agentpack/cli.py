@@ -243,5 +243,5 @@ def _explain_waiting() -> None:
     sys.stderr.write(
         f"{PROG} {__version__}: an MCP server for agent configuration, fleets, tools and prompts.\n"
         "It now waits for an MCP client on standard input; press Ctrl-C to end it.\n"
-        f"To connect one: {PROG} connect claude (or codex, gemini, cursor, vscode, claude-desktop)\n"
+        f"To connect one: {PROG} connect claude (or codex, gemini, cursor, vscode …)\n"
     )

@@ -87,8 +87,7 @@ def _with_owner(output: Output, roots: tuple[Root, ...]) -> Output:
     found = owner(roots, output.root.target, output.path)
     if found is None or found == output.root:
         return output
-    relative = output.path[len(found.path("")) :]
-    return output._replace(root=found, relative=relative)
+    return output._replace(root=found)
 
 
 def _merged(one: Output, other: Output) -> Output:

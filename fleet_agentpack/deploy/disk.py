@@ -142,7 +142,7 @@ class Disk(Reader):
 
     def link(self, source: str, path: str) -> None:
         """Give a file a second name."""
-        os.link(source, path, follow_symlinks=False)
+        os.link(source, path)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -157,6 +157,12 @@ class Disk(Reader):
     def remove_directory(self, path: str) -> None:
         """Remove one empty directory."""
         os.rmdir(path)
+
+    def sync_tree(self, path: str) -> None:
+        """Make every name below a directory survive a power cut, where that was asked for."""
+        if self.durable:
+            for directory, _, _ in os.walk(path, topdown=False):
+                sync_directory(directory)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory of ours and all it holds, as far as that can be done now."""

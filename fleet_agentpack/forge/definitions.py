@@ -71,13 +71,18 @@ def read_data(path: Path, kind: Kind) -> dict[str, Any]:
 
     Raises `UnparsableError`, `FileNotFoundError`.
     """
-    header, body = _parts(path)
+    return parse_text(_text(path), path.suffix, kind)
+
+
+def parse_text(text: str, suffix: str, kind: Kind) -> dict[str, Any]:
+    """The mapping in the text of a definition file. Raises `UnparsableError`."""
+    header, body = _split(text, suffix)
     return _with_body(_mapping(parse_yaml(header)), body, kind)
 
 
 def read_document(path: Path, kind: Kind) -> yaml12.Document:
     """The same mapping with the line of every key. Raises as `read_data` does."""
-    header, body = _parts(path)
+    header, body = _split(_text(path), path.suffix)
     offset = 0 if body is None else 1  # a Markdown header starts on the second line
     try:
         document = yaml12.load_document(header)
@@ -168,15 +173,18 @@ def _fork_beside(path: Path) -> ForkRecord | None:
         return None
 
 
-def _parts(path: Path) -> tuple[str, str | None]:
-    """The YAML text of a file and, for Markdown, its body."""
+def _text(path: Path) -> str:
     if path.suffix not in SUFFIXES:
         raise UnparsableError(f"must end in {', '.join(SUFFIXES)}")
     try:
-        text = read_text(path, MAX_DEFINITION_BYTES)
+        return read_text(path, MAX_DEFINITION_BYTES)
     except UnreadableError as error:
         raise UnparsableError(str(error)) from error
-    if path.suffix != ".md":
+
+
+def _split(text: str, suffix: str) -> tuple[str, str | None]:
+    """The YAML part of a text and, for Markdown, its body."""
+    if suffix != ".md":
         return text, None
     document = frontmatter.split(text)
     return document.header or "", document.body

@@ -129,13 +129,16 @@ class Resolver:
             )
         raise self._missing(kind, reference, tiers, warnings)
 
-    def nearest_file(self, kind: Kind, name: str) -> Path | None:
-        """The file that a name means, valid or not; None where there is none, or a choice."""
+    def nearest_file(self, kind: Kind, reference: Reference) -> Path | None:
+        """The file that a reference means by its path alone, valid or not."""
         for tier in self.tiers():
-            found = [] if tier == "stockyard" else self._find(kind, name, tier, None)
-            if found:
-                only_one = len(found) == 1 and not found[0].problem
-                return found[0].path if only_one else None
+            found = [] if tier == "stockyard" else self._find(kind, reference.name, tier, None)
+            places = {each.version or "": each for each in found if not each.problem}
+            chosen = "" if reference.any_version and "" in places else None
+            if chosen is None:
+                chosen = reference.choose([version for version in places if version])
+            if chosen is not None:
+                return places[chosen].path
         return None
 
     def find_local(self, kind: Kind, name: str) -> Path | None:

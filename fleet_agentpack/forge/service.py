@@ -13,7 +13,7 @@ from typing import Any
 from fleet_agentpack.forge.cache import Cache
 from fleet_agentpack.forge.config import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.credentials import Credentials, Keyring, Vault
-from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, Definition, Kind, Row
+from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, SUFFIXES, Definition, Kind, Row
 from fleet_agentpack.forge.details import agent_details, tool_details
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.forks import Forks
@@ -315,9 +315,9 @@ class ForgeService:
 
     def _named_file(self, desk: Desk, kind: Kind, name: str) -> Path:
         reference = checked_reference(kind, name)
-        broken = desk.resolver.nearest_file(kind, reference.name)
-        if broken is not None and reference.any_version:
-            return broken
+        file = desk.resolver.nearest_file(kind, reference)
+        if file is not None:
+            return file
         definition = desk.resolver.resolve(kind, reference, desk.warnings)
         if definition.file is None:
             raise ForgeError.invalid(
@@ -341,12 +341,16 @@ class ForgeService:
                 f"fleet-agentpack forge {kind}-validate PATH",
                 path=text[:200],
             )
-        if path.is_dir():
-            inside = [path / f"{kind}{ending}" for ending in (".md", ".yaml", ".yml")]
-            path = next((each for each in inside if each.is_file()), path)
-            if path.is_dir():
-                raise _no_file(kind, text)
-        return path
+        try:
+            if not path.is_dir():
+                return path
+            inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
+            file = next((each for each in inside if each.is_file()), None)
+        except OSError:  # a name that is too long for any file
+            file = None
+        if file is None:
+            raise _no_file(kind, text)
+        return file
 
 
 def _no_file(kind: Kind, path: str) -> ForgeError:

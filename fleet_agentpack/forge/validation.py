@@ -170,7 +170,8 @@ def _references(
         else:
             advice.append(Advice(("extends",), str(error), binding=True))
     field = "tools" if kind == "agent" else "depends_on"
-    own = {each.get("name") for each in data.get("custom_tools") or () if isinstance(each, dict)}
+    custom = data["custom_tools"] if isinstance(data.get("custom_tools"), list) else []
+    own = [each.get("name") for each in custom if isinstance(each, dict)]
     for index, text in enumerate(requirements(definition)):
         reference = parse_reference(text)
         if reference.name not in own and lookup.exists("tool", reference, notes) is None:

@@ -434,3 +434,33 @@ def test_environment_and_identities(lab: Lab) -> None:
     for value, expected in places.items():
         environ = {} if value is None else {"AGENTPACK_HOME": value}
         assert str(Home.of(environ, user, cwd, cwd).root) == expected
+
+
+def test_a_project_that_is_the_users_home(lab: Lab) -> None:
+    """User and project roots fall together: one root, one manifest, no quarrel."""
+    answer = lab.service(lab.user).deploy(Request())
+    paths = [row["path"] for row in answer["data"]["changes"]]
+    assert str(lab.user / ".codex/skills/tidy/SKILL.md") in paths
+    assert len(paths) == len({(row["target"], row["path"]) for row in answer["data"]["changes"]})
+    service = lab.service(lab.user)
+    assert service.plan(Request())["data"]["changes"] == []
+    assert service.status(Request())["data"]["drift"] == []
+
+
+def test_what_was_only_staged_is_thrown_away_by_the_next_apply(lab: Lab) -> None:
+    rubbish = lab.write("agentpack/state/staging/123/state/codex/abc", "half")
+    lab.deploy()
+    assert not rubbish.exists()
+
+
+def test_a_git_pointer_file_is_not_deployed(lab: Lab) -> None:
+    lab.source("modules/skills/tidy/.git", "gitdir: elsewhere\n")
+    assert not [path for _, _, path in lab.changes() if path.endswith(".git")]
+
+
+def test_durable_writes(lab: Lab) -> None:
+    from fleet_agentpack.deploy.service import DeployService
+
+    service = DeployService(lab.home(AGENTPACK_FSYNC=" Yes "))
+    assert service.deploy(Request())["data"]["applied"]
+    assert lab.drift() == []

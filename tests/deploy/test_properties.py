@@ -144,7 +144,8 @@ class World:
         assert (status["missing"], status["modified"]) == (0, 0)
         assert self.service.deploy(request)["data"]["reason"] == "no_changes"
         if answer["data"]["applied"]:
-            kept = {name: self.outputs()[name] for name in self.managed()}
+            outputs = self.outputs()
+            kept = {name: outputs[name] for name in self.managed() if name in outputs}
             self.snapshots.append((answer["data"]["snapshot_id"], kept, set(self.managed())))
 
     def rollback(self, number: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -289,3 +291,43 @@ async def test_progress_is_reported_while_many_files_are_read(home: Path, work: 
         )
     assert result.structured_content["total"] == 1100
     assert seen == [(0, 1100), (500, 1100), (1000, 1100)]
+
+
+def test_a_bare_pipe_gets_the_eighteen_tools(work: Path) -> None:
+    code = "from fleet_agentpack.__main__ import forge; raise SystemExit(forge())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input='{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n',
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 1
+    assert len(lines[0]["result"]["tools"]) == 18
+    assert done.returncode == 0
+
+
+HOSTILE: list[Any] = [
+    "", "x", "../../etc/passwd", "a/../../b", "\x00", "\U0001d54f" * 50, "'; --", "$(id)", "{{x}}",
+    "A" * 20_000, "A/" * 3000, "-rf", "~", "/", "con", "\ud800", None, True, 0, -1, 1.5, 10**30,
+    [], [1], ["x"], {}, {"a": {"b": []}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", sorted(CALLS))
+async def test_hostile_arguments_get_results_or_clear_errors(
+    client: Client[Any], tool: str
+) -> None:
+    schemas = {each.name: each.input_schema for each in await client.list_tools()}
+    needed = CALLS[tool][0]
+    for field in schemas[PREFIX + tool].get("properties", {}):
+        for value in HOSTILE:
+            if tool == "cache_clear" and field == "type":
+                continue
+            alone = {} if tool.endswith("_validate") else needed
+            result = await call(client, tool, **{**alone, field: value})
+            payload = result.structured_content
+            assert json.loads(result.content[0].text) == payload
+            if result.is_error:
+                assert payload["code"] != "INTERNAL_ERROR", (tool, field, str(value)[:30])
