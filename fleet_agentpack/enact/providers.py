@@ -304,12 +304,16 @@ def _env_file(job: Job) -> str:
 
 
 def _mount_options(job: Job) -> Iterator[str]:
-    yield from ("--mount", f"type=bind,source={job.folder},target=/workspace,readonly")
+    yield from ("--mount", f"{_bind(job.folder)},target=/workspace,readonly")
     for mount in job.mounts:
-        path = str(mount.path)
-        if any(char in path for char in ',"\n\r'):
-            raise EnactError.bad_argument(
-                "path", f"{path} has a comma, a quote or a line break in its name"
-            )
         mode = "" if mount.writable else ",readonly"
-        yield from ("--mount", f"type=bind,source={path},target={path}{mode}")
+        yield from ("--mount", f"{_bind(mount.path)},target={mount.path}{mode}")
+
+
+def _bind(path: Path) -> str:
+    """The source of a mount; its option is a list with commas, so a path must have none."""
+    if any(char in str(path) for char in ',"\n\r'):
+        raise EnactError.bad_argument(
+            "path", f"{path} has a comma, a quote or a line break in its name"
+        )
+    return f"type=bind,source={path}"

@@ -91,6 +91,14 @@ def assert_let_in(service: EnactService) -> None:
     assert service.call(tool, {}).output == f"hello from {NAME}\n"
 
 
+@pytest.mark.parametrize("policy", ["prompt", "require_attestation", "require_audit"])
+def test_a_policy_that_asks_refuses_where_nobody_can_be_asked(
+    service: EnactService, home: Path, trust: Callable[..., None], digest: str, policy: str
+) -> None:
+    trust("github:alice", policy=policy)
+    assert_refused_everywhere(service, home)
+
+
 def test_nothing_remote_is_trusted_by_default(
     service: EnactService, registry: FakeRegistry, home: Path, digest: str
 ) -> None:
