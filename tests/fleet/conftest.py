@@ -48,14 +48,15 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         await live.check()
         yield live
         await live.clear()
-        await fleet.close()
+        await live.close()
         return
     marker = request.node.get_closest_marker("cassettes")
     cassette = Cassette.load(*(CASSETTES / f"{name}.yaml" for name in marker.args))
     fleet = service(tmp_path / "fleet.db")
     with cassette.replay():
-        yield Stage(fleet, tmp_path, cassette, HOST, TOKEN)
-        await fleet.close()
+        recorded = Stage(fleet, tmp_path, cassette, HOST, TOKEN)
+        yield recorded
+        await recorded.close()
 
 
 @pytest.fixture

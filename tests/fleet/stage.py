@@ -64,6 +64,7 @@ class Stage:
     url: str
     token: str
     made: list[str] = field(default_factory=list)
+    others: list[FleetService] = field(default_factory=list)
 
     @property
     def live(self) -> bool:
@@ -73,7 +74,14 @@ class Stage:
         """A second controller on another machine: the same Coder, a ledger of its own."""
         ledger = self.folder / f"other-{time.monotonic_ns()}.db"
         sleep = asyncio.sleep if self.live else at_once
-        return service(ledger, self.url, self.token, sleep=sleep)
+        other = service(ledger, self.url, self.token, sleep=sleep)
+        self.others.append(other)
+        return other
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        for fleet in (self.fleet, *self.others):
+            await fleet.close()
 
     async def check(self) -> None:
         """Skip where a live Coder has other templates than the lab's."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from tests.fleet.lab.processes import end, free_port
 from tests.fleet.lab.supervisor import Started, Supervisor
 from tests.fleet.lab.templates import CATALOGUE, archive
 
@@ -54,13 +53,6 @@ def find_programs(environ: Mapping[str, str]) -> dict[str, str]:
             raise Missing(f"needs PostgreSQL ({name}); Debian has it as `postgresql`")
         found[name] = path
     return found
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Lab:
@@ -257,21 +249,6 @@ def until(what: str, check: Callable[[], bool], wait_s: float = 60) -> None:
             pass
         time.sleep(0.1)
     raise TimeoutError(f"{what} did not come up within {wait_s:g} s")
-
-
-def end(child: subprocess.Popen[bytes], wait_s: float = 5) -> None:
-    """End a child and its group."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(child.pid, number)
-        except (ProcessLookupError, PermissionError):
-            break
-        try:
-            child.wait(wait_s)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    child.wait()
 
 
 def _succeeds(command: Sequence[str]) -> bool:

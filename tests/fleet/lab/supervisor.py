@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from tests.fleet.lab.processes import end, free_port
+
 if TYPE_CHECKING:
     from tests.fleet.lab.lab import Lab
 
@@ -42,8 +44,8 @@ WHERE name = 'agent_spec' AND workspace_build_id = '{build}'
 class Started:
     """What runs for one started workspace."""
 
-    def __init__(self, lab: Lab, name: str, token: str, build: str, port: int) -> None:
-        self.name, self.port = name, port
+    def __init__(self, lab: Lab, name: str, token: str, build: str) -> None:
+        self.name, self.port = name, free_port()
         self.folder = lab.workspaces / name
         self.folder.mkdir(exist_ok=True)
         self._lab, self._token, self._told = lab, token, 0
@@ -57,7 +59,7 @@ class Started:
             "LANG": "C.UTF-8",
             "TERM": "xterm",
         }
-        server = ["server", "--port", str(port), "--allowed-hosts", "*"]
+        server = ["server", "--port", str(self.port), "--allowed-hosts", "*"]
         screen = ["--term-width", "100", "--term-height", "30"]
         self.api = lab.spawn(
             [lab.programs["agentapi"], *server, *screen, "--", sys.executable, str(TERMINAL_AGENT)],
@@ -94,8 +96,6 @@ class Started:
 
     def end(self) -> None:
         """End the agent and its program."""
-        from tests.fleet.lab.lab import end
-
         for child in (self.agent, self.api):
             end(child, 2)
 
@@ -131,29 +131,26 @@ class Supervisor(threading.Thread):
         servers = [
             await asyncio.start_server(self._route, host, self._lab.agentapi_port) for host in hosts
         ]
-        port = self._lab.agentapi_port + 1
         while not self._stopping.is_set():
-            port = await asyncio.to_thread(self._keep_up, port)
+            await asyncio.to_thread(self._keep_up)
             await asyncio.sleep(POLL_S)
         for server in servers:
             server.close()
 
-    def _keep_up(self, port: int) -> int:
-        """Start and end what Coder started and ended; returns the next port to use."""
+    def _keep_up(self) -> None:
+        """Start and end what Coder started and ended."""
         try:
             rows = self._lab.query(STARTED)
         except subprocess.CalledProcessError:
-            return port
+            return
         wanted = {build: (name, token) for name, token, build in rows}
         for build in [build for build in self._running if build not in wanted]:
             self._running.pop(build).end()
         for build, (name, token) in wanted.items():
             if build not in self._running:
-                self._running[build] = Started(self._lab, name, token, build, port)
-                port += 1
+                self._running[build] = Started(self._lab, name, token, build)
         for started in self._running.values():
             started.pass_on_reports()
-        return port
 
     async def _route(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Templates name one port for all: send each agent's connection to its own AgentAPI."""
