@@ -60,7 +60,7 @@ def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
         inventory.server_name(domains, settings.only),
         inventory.instructions(domains),
         version=__version__,
-        middleware=[_guard(domains), changes],
+        middleware=[_guard(domains, settings), changes],
         providers=projected,
         lifespan=lifespan,
         on_duplicate="error",
@@ -76,8 +76,13 @@ def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
     return mcp
 
 
-def _guard(domains: Sequence[Domain]) -> Guard:
-    table = {spec.name: (domain, spec) for domain in domains for spec in domain.tools}
+def _guard(domains: Sequence[Domain], settings: Settings) -> Guard:
+    table = {
+        spec.name: (domain, spec)
+        for domain in domains
+        for spec in domain.tools
+        if spec.hints.read_only or not settings.read_only
+    }
     fallback = next((domain for domain in domains if domain.catalogue), domains[0])
     return Guard(table, fallback)
 

@@ -38,26 +38,32 @@ class Home:
 
     @property
     def default_repo(self) -> Path:
+        """Where the config repo is unless another is named."""
         return self.root / "repo"
 
     @property
     def git_store(self) -> Path:
+        """Where git modules are checked out."""
         return self.root / "cache" / "git"
 
     @property
     def snapshots(self) -> Path:
+        """Where snapshots are kept."""
         return self.root / "state" / "snapshots"
 
     @property
     def staging(self) -> Path:
+        """Where bytes wait before a transaction swaps them in."""
         return self.root / "state" / "staging"
 
     @property
     def journal(self) -> Path:
+        """The record of a transaction under way."""
         return self.root / "state" / "journal.json"
 
     @property
     def lock(self) -> Path:
+        """The lock that writing commands hold."""
         return self.root / "state" / "apply.lock"
 
     @property
