@@ -27,36 +27,30 @@ PROG = "fleet-agentpack"
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 DEPLOY = "fleet_agentpack.commands.deploy"
+DOCTOR = "fleet_agentpack.commands.doctor"
 # The deploy commands take these before the command too, as the original does.
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
 # Command → the module that adds its arguments and its handler, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "init": (DEPLOY, "write a starter config repo"),
-    "plan": (DEPLOY, "list what a deploy would change"),
-    "diff": (DEPLOY, "show what a deploy would change, as text"),
-    "status": (DEPLOY, "report files that are missing, modified or extra"),
-    "doctor": (DEPLOY, "check directories, permissions, git hygiene and overlays"),
-    "deploy": (DEPLOY, "show the plan; with --apply, carry it out"),
-    "rollback": (DEPLOY, "go back to a snapshot"),
-    "snapshots": (DEPLOY, "list the snapshots"),
-    "lock": (DEPLOY, "pin every module to what its source is now"),
-    "fetch": (DEPLOY, "bring every pinned commit here"),
-    "update": (DEPLOY, "lock if needed, then fetch"),
+    "demo": ("fleet_agentpack.commands.demo", "see all of it work in a scratch home"),
     "tools": (
         "fleet_agentpack.commands.tools",
         "list every tool: domain, reads or writes, purpose",
     ),
-    "demo": ("fleet_agentpack.commands.demo", "see all of it work in a scratch home"),
+    "connect": (
+        "fleet_agentpack.commands.connect",
+        "tell an MCP client about this server, and check that it starts",
+    ),
     "init": (DEPLOY, "start a config repo with an example pack"),
     "plan": (DEPLOY, "show what a deploy would change"),
     "diff": (DEPLOY, "show the changes as a diff"),
     "deploy": (DEPLOY, "write the pack to the tools (--apply)"),
     "status": (DEPLOY, "find drift in what was deployed"),
-    "rollback": (DEPLOY, "go back to a snapshot"),
+    "rollback": (DEPLOY, "go back to a snapshot (--to ID)"),
     "snapshots": (DEPLOY, "list the snapshots"),
-    "doctor": (DEPLOY, "check roots, permissions and configuration"),
+    "doctor": (DOCTOR, "check roots and configuration; --all looks at every domain"),
     "lock": (DEPLOY, "pin git modules in the lockfile"),
     "fetch": (DEPLOY, "fetch locked git modules"),
     "update": (DEPLOY, "lock and fetch"),
@@ -127,7 +121,7 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
 def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     module_name, help_line = COMMANDS[options.command]
     early = _given_before_the_command(options)
-    if early and module_name != DEPLOY:
+    if early and module_name not in (DEPLOY, DOCTOR):
         parser.error(f"{early[0]} goes after {options.command}")
     module = importlib.import_module(module_name)
     below = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)
@@ -249,5 +243,5 @@ def _explain_waiting() -> None:
     sys.stderr.write(
         f"{PROG} {__version__}: an MCP server for agent configuration, fleets, tools and prompts.\n"
         "It now waits for an MCP client on standard input; press Ctrl-C to end it.\n"
-        f"To connect one, for example Claude Code: claude mcp add agentpack -- {PROG}\n"
+        f"To connect one: {PROG} connect claude (or codex, gemini, cursor, vscode …)\n"
     )

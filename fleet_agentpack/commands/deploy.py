@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fleet_agentpack.commands import deploy_words as words
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.support.results import jsonable
 from fleet_agentpack.support.terminal import Paint, printable, table
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from fleet_agentpack.deploy.workspace import Request
     from fleet_agentpack.settings import Settings
 
-ONLY = ("missing", "modified", "extra")
-_COLOURS = {"create": "green", "update": "yellow", "delete": "red"}
-_DRIFT_COLOURS = {"missing": "red", "modified": "yellow", "extra": "cyan"}
 _NO_DRY_RUN = ("init", "lock", "fetch", "update")
 
 
@@ -152,7 +149,7 @@ def _init(parser: argparse.ArgumentParser) -> Handler:
 def _plan(_parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
         answer = console.service.plan(console.request())
-        console.answer(answer, *_plan_lines(console.paint, answer["data"]))
+        console.answer(answer, *words.plan_lines(console.paint, answer["data"]))
 
     return run
 
@@ -165,7 +162,7 @@ def _diff(_parser: argparse.ArgumentParser) -> Handler:
             return
         found, warnings = service.differences(console.request())
         console.warn(warnings)
-        _print_differences(console, service, found)
+        words.print_differences(console.paint, found, service.texts(found))
 
     return run
 
@@ -176,14 +173,14 @@ def _status(parser: argparse.ArgumentParser) -> Handler:
         action="append",
         default=[],
         metavar="KIND[,KIND]",
-        help=f"show only {', '.join(ONLY)}",
-        type=_kinds,
+        help=f"show only {', '.join(words.ONLY)}",
+        type=words.kinds,
     )
 
     def run(console: Console) -> None:
         only = tuple(dict.fromkeys(kind for kinds in console.arguments.only for kind in kinds))
         answer = console.service.status(console.request(only=only))
-        console.answer(answer, *_status_lines(console.paint, answer["data"]))
+        console.answer(answer, *words.status_lines(console.paint, answer["data"]))
 
     return run
 
@@ -196,7 +193,7 @@ def _doctor(parser: argparse.ArgumentParser) -> Handler:
         if fix:
             console.confirmed("doctor --fix")
         answer = console.service.doctor(console.request(), fix=fix)
-        console.answer(answer, *_doctor_lines(console.paint, answer["data"]))
+        console.answer(answer, *words.doctor_lines(console.paint, answer["data"]))
 
     return run
 
@@ -218,15 +215,15 @@ def _deploy(parser: argparse.ArgumentParser) -> Handler:
         if dry:
             found, warnings = service.differences(request)
             console.warn(warnings)
-            _print_plan(console, service, found)
+            words.print_plan(console.paint, found, service.texts(found))
             return
 
         def approve(found: Plan) -> bool:
-            _print_plan(console, service, found)
-            return given.yes or not found.changes or _ask("Apply changes? [y/N] ")
+            words.print_plan(console.paint, found, service.texts(found))
+            return given.yes or not found.changes or words.ask("Apply changes? [y/N] ")
 
         answer = service.deploy(request, confirm=approve)
-        console.answer(answer, _outcome(answer["data"]))
+        console.answer(answer, words.outcome(answer["data"]))
 
     return run
 
@@ -323,98 +320,3 @@ _ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], Handler]] = {
     "fetch": _fetch,
     "update": _update,
 }
-
-
-# Words for people.
-
-
-def _kinds(text: str) -> list[str]:
-    kinds = [part.strip() for part in text.split(",") if part.strip()]
-    if not kinds or any(kind not in ONLY for kind in kinds):
-        raise argparse.ArgumentTypeError(f"choose from {', '.join(ONLY)}")
-    return kinds
-
-
-def _summary(summary: dict[str, int]) -> str:
-    return f"Plan: +{summary['create']} ~{summary['update']} -{summary['delete']}"
-
-
-def _plan_lines(paint: Paint, data: dict[str, Any]) -> list[str]:
-    lines = [paint(_summary(data["summary"]), "bold")]
-    for row in data["changes"]:
-        op = paint(f"{row['op'].capitalize():<6}", _COLOURS[row["op"]])
-        note = "  (not managed: needs --adopt)" if row.get("update_kind") == "adopt_update" else ""
-        lines.append(f"{op} {row['target']:<11} {printable(row['path'])}{note}")
-    return lines
-
-
-def _print_plan(console: Console, service: DeployService, found: Plan) -> None:
-    print(console.paint(_summary(found.summary), "bold"))
-    _print_differences(console, service, found)
-
-
-def _print_differences(console: Console, service: DeployService, found: Plan) -> None:
-    for change, text in service.texts(found):
-        header = f"=== {change.target} {printable(change.path)} ==="
-        print(console.paint(header, "bold", _COLOURS[change.op]))
-        for line in text.splitlines():
-            print(console.paint(printable(line), *_line_style(line)))
-    if not found.changes:
-        print("No changes")
-
-
-def _line_style(line: str) -> tuple[str, ...]:
-    if line.startswith(("--- ", "+++ ")):
-        return ("bold",)
-    styles = {"@": ("cyan",), "+": ("green",), "-": ("red",), "\\": ("dim",)}
-    return styles.get(line[:1], ())
-
-
-def _outcome(data: dict[str, Any]) -> str:
-    if data["applied"]:
-        return f"Applied. Snapshot: {data['snapshot_id']}"
-    return "Aborted" if data.get("reason") == "aborted" else "No changes"
-
-
-def _status_lines(paint: Paint, data: dict[str, Any]) -> list[str]:
-    if not data["drift"]:
-        lines = ["No drift"]
-    else:
-        counts = data["summary"]
-        lines = [paint(", ".join(f"{counts[kind]} {kind}" for kind in ONLY), "bold")]
-    for group in data["summary_by_root"]:
-        lines.append(paint(f"{group['target']} {printable(group['root'])}", "bold"))
-        for row in data["drift"]:
-            if (row["target"], row["root"]) == (group["target"], group["root"]):
-                kind = paint(f"{row['kind']:<8}", _DRIFT_COLOURS[row["kind"]])
-                lines.append(f"  {kind} {printable(os.path.relpath(row['path'], row['root']))}")
-    if "next_actions" in data:
-        lines += ["Next actions:", *(f"  {command}" for command in data["next_actions"])]
-    return lines
-
-
-def _doctor_lines(paint: Paint, data: dict[str, Any]) -> list[str]:
-    rows = [
-        [
-            row["target"],
-            paint("ok", "green")
-            if not row["issues"]
-            else paint(", ".join(row["issues"]), "yellow"),
-            printable(row["root"]),
-        ]
-        for row in data["roots"]
-    ]
-    lines = [f"Machine: {data['machine_id']}"]
-    if rows:
-        lines.append(table(["target", "state", "root"], rows, paint))
-    for fix in data["gitignore_fixes"]:
-        done = "Updated" if fix["updated"] else "Already right:"
-        lines.append(f"{done} {fix['gitignore_path']}")
-    if "next_actions" in data:
-        lines += ["Next actions:", *(f"  {command}" for command in data["next_actions"])]
-    return lines
-
-
-def _ask(question: str) -> bool:
-    print(question, end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -10,10 +10,10 @@ from typing import Any
 from fleet_agentpack.commands import forge_write
 from fleet_agentpack.commands.forge_output import Output
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.support.terminal import Paint
-from fleet_agentpack.tools.forge import open_service
 
 Action = Callable[[argparse.Namespace, ForgeService, Output], int]
 
@@ -55,7 +55,8 @@ class Commands:
 def _run(action: Action, options: argparse.Namespace, settings: Settings) -> int:
     output = Output(Paint.for_stream(sys.stdout, settings.environ), as_json=options.json)
     try:
-        return action(options, open_service(settings), output)
+        places = Places(settings.cwd, settings.home, settings.environ)
+        return action(options, ForgeService(places), output)
     except ForgeError as error:
         output.refuse(error)
         return 1

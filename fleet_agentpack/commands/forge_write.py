@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +150,7 @@ def _merge(options: argparse.Namespace, forge: ForgeService, output: Output) -> 
     from fleet_agentpack.forge.writing import writing_below
 
     desk = _desk(forge)
-    with writing_below(forge.places.project):
+    with nullcontext() if options.dry_run else writing_below(forge.places.project):
         plan = plan_merge(desk.forks, desk.resolver, options.name, desk.warnings)
         if plan.is_needed and not options.dry_run:
             merge(plan, options.prefer, _now())

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fleet_agentpack.deploy import lockfile
+from fleet_agentpack.deploy.batch import Batch, Kept, Step
 from fleet_agentpack.deploy.compare import Change, Plan
 from fleet_agentpack.deploy.disk import find
 from fleet_agentpack.deploy.errors import DeployError
@@ -22,7 +23,6 @@ from fleet_agentpack.deploy.snapshots import (
     now_text,
 )
 from fleet_agentpack.deploy.survey import Survey
-from fleet_agentpack.deploy.transaction import Batch, Kept, Step
 from fleet_agentpack.deploy.workspace import Workspace
 
 SAMPLES = 20

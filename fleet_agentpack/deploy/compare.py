@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from fleet_agentpack.deploy.model import FileState, Output, Root, posix
@@ -19,17 +20,16 @@ class Change(NamedTuple):
     op: str  # create, update, delete
     path: str
     before: FileState | None
-    after: FileState | None
-    update_kind: str | None
-    reason: str
-    edited_by_hand: bool
     output: Output | None  # None for a delete
+    reason: str
+    update_kind: str | None = None
+    edited_by_hand: bool = False
 
     def payload(self) -> dict[str, Any]:
         """The change as the contract writes it."""
-        before, after = self.before, self.after
+        before, output = self.before, self.output
         payload: dict[str, Any] = {
-            "after_sha256": after.sha256 if after else None,
+            "after_sha256": output.blob.sha256 if output else None,
             "before_sha256": before.sha256 if before else None,
             "op": self.op,
             "path": self.path,
@@ -88,58 +88,50 @@ class Drift(NamedTuple):
 
 def plan(survey: Survey) -> Plan:
     """What an apply would do."""
-    changes = [*_writes(survey), *_deletes(survey)]
-    changes.sort(key=lambda change: (change.target, change.path))
-    return Plan(changes)
+    by_target: dict[str, list[Change]] = {target: [] for target in sorted(survey.desired.outputs)}
+    for target, changes in by_target.items():
+        changes += _writes(survey, target)
+        changes += _deletes(survey, target)
+        changes.sort(key=_path_of)
+    return Plan([change for changes in by_target.values() for change in changes])
 
 
-def _writes(survey: Survey) -> Iterator[Change]:
+_path_of = attrgetter("path")
+
+
+def _writes(survey: Survey, target: str) -> Iterator[Change]:
     actual = survey.actual
-    for target, outputs in survey.desired.outputs.items():
-        for path, output in outputs.items():
-            before, blob = actual[path], output.blob
-            if before is None:
-                after = FileState(blob.sha256, blob.executable)
-                yield Change(
-                    target, "create", path, None, after, None, "file missing", False, output
-                )
-            elif before.sha256 != blob.sha256 or (blob.executable and not before.executable):
-                yield _update(survey, output, before)
+    for path, output in survey.desired.outputs[target].items():
+        before, blob = actual[path], output.blob
+        if before is None:
+            yield Change(target, "create", path, None, output, "file missing")
+        elif before.sha256 != blob.sha256 or (blob.executable and not before.executable):
+            yield _update(survey, output, before)
 
 
 def _update(survey: Survey, output: Output, before: FileState) -> Change:
     recorded = survey.recorded.sha256(output.root, output.path)
-    after = FileState(output.blob.sha256, output.blob.executable or before.executable)
     if recorded is None:
         kind, reason = "adopt_update", "would overwrite unmanaged existing file"
-    elif before.sha256 == after.sha256:
+    elif before.sha256 == output.blob.sha256:
         kind, reason = "managed_update", "executable bit differs"
     else:
         kind, reason = "managed_update", "content differs"
     edited = recorded is not None and recorded != before.sha256
-    return Change(
-        output.root.target, "update", output.path, before, after, kind, reason, edited, output
-    )
+    return Change(output.root.target, "update", output.path, before, output, reason, kind, edited)
 
 
-def _deletes(survey: Survey) -> Iterator[Change]:
+def _deletes(survey: Survey, target: str) -> Iterator[Change]:
+    outputs = survey.desired.outputs[target]
     for root, record in survey.recorded.by_root.items():
-        outputs = survey.desired.outputs.get(root.target, {})
+        if root.target != target:
+            continue
         for path, sha256 in record.files.items():
             before = survey.actual[path] if path not in outputs else None
             if before is not None:
                 edited = before.sha256 != sha256
-                yield Change(
-                    root.target,
-                    "delete",
-                    path,
-                    before,
-                    None,
-                    None,
-                    "no longer managed",
-                    edited,
-                    None,
-                )
+                reason = "no longer managed"
+                yield Change(target, "delete", path, before, None, reason, None, edited)
 
 
 def drift(survey: Survey, extras: Sequence[tuple[Root, str, FileState]] = ()) -> list[Drift]:

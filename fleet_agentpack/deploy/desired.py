@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,9 @@ from pathlib import Path
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.model import Output, Root, owner
+
+_SURELY_SHORT = 250  # characters of a whole path, if they are ASCII
+_LONGEST_PATH = 4000  # below PATH_MAX, with room for a temporary name beside it
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
             if mixed:
                 output = _with_owner(output, kept)
             path = output.path
+            if len(path) > _SURELY_SHORT or not path.isascii():
+                _refuse_too_long(path)
             if path in of_target:
                 of_target[path] = _merged(of_target[path], output)
                 continue
@@ -62,6 +68,13 @@ def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
     return desired
 
 
+def _refuse_too_long(path: str) -> None:
+    """What no disk takes is refused while nothing is written yet."""
+    parts = path.split("/")
+    if len(os.fsencode(path)) > _LONGEST_PATH or max(map(len, map(os.fsencode, parts))) > 255:
+        raise DeployError.io(path, OSError(errno.ENAMETOOLONG, "the name is too long"), "write")
+
+
 def _has_roots_inside(root: Root, roots: Sequence[Root]) -> bool:
     prefix = root.path("")
     return any(
@@ -74,8 +87,7 @@ def _with_owner(output: Output, roots: tuple[Root, ...]) -> Output:
     found = owner(roots, output.root.target, output.path)
     if found is None or found == output.root:
         return output
-    relative = output.path[len(found.path("")) :]
-    return output._replace(root=found, relative=relative)
+    return output._replace(root=found)
 
 
 def _merged(one: Output, other: Output) -> Output:

@@ -6,6 +6,7 @@ that a test can stop the world before, within or after each of them.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -16,6 +17,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, hash_file
 from fleet_agentpack.deploy.model import FileState, Root
 
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _O_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -140,7 +142,7 @@ class Disk(Reader):
 
     def link(self, source: str, path: str) -> None:
         """Give a file a second name."""
-        os.link(source, path, follow_symlinks=False)
+        os.link(source, path)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -156,6 +158,12 @@ class Disk(Reader):
         """Remove one empty directory."""
         os.rmdir(path)
 
+    def sync_tree(self, path: str) -> None:
+        """Make every name below a directory survive a power cut, where that was asked for."""
+        if self.durable:
+            for directory, _, _ in os.walk(path, topdown=False):
+                sync_directory(directory)
+
     def remove_tree(self, path: str) -> None:
         """Remove a directory of ours and all it holds, as far as that can be done now."""
         shutil.rmtree(path, ignore_errors=True)
@@ -165,9 +173,9 @@ def find(path: str) -> Found | None:
     """Everything about the file at a path, read afresh; None when there is nothing."""
     try:
         status = os.lstat(path)
-    except FileNotFoundError:
-        return None
     except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return None
         raise DeployError.io(path, error, "read") from error
     stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
     mode = stat.S_IMODE(status.st_mode)

@@ -78,8 +78,12 @@ class Home:
         """The config repo: the one asked for, or the home's."""
         if given is None:
             return self.default_repo
-        if "\x00" in given:
-            raise DeployError("E_INVALID_ARGUMENTS", "repo: a path cannot contain a NUL character")
+        try:
+            usable = b"\x00" not in os.fsencode(given)
+        except UnicodeEncodeError:
+            usable = False
+        if not usable:
+            raise DeployError("E_INVALID_ARGUMENTS", "repo: this text cannot be a path")
         return self.cwd / given
 
 

@@ -14,7 +14,6 @@ class Listing(NamedTuple):
     directories: tuple[tuple[str, str], ...]
     files: tuple[tuple[str, str], ...]
     others: tuple[tuple[str, str], ...]  # links and special files
-    file_paths: frozenset[str]
 
 
 class Lister:
@@ -42,12 +41,10 @@ def _read(directory: str) -> Listing:
     directories, files, others = [], [], []
     with os.scandir(directory) as entries:
         for entry in entries:
-            row = (entry.name, entry.path)
-            if entry.is_dir(follow_symlinks=False):
-                directories.append(row)
-            elif entry.is_file(follow_symlinks=False):
-                files.append(row)
+            if entry.is_file(follow_symlinks=False):
+                files.append((entry.name, entry.path))
+            elif entry.is_dir(follow_symlinks=False):
+                directories.append((entry.name, entry.path))
             else:
-                others.append(row)
-    paths = frozenset(path for _, path in files)
-    return Listing(tuple(directories), tuple(files), tuple(others), paths)
+                others.append((entry.name, entry.path))
+    return Listing(tuple(directories), tuple(files), tuple(others))

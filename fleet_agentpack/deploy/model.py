@@ -77,10 +77,14 @@ class Output(NamedTuple):
     """One file that a target wants: where, what, and from which modules."""
 
     root: Root
-    relative: str
     path: str
     blob: Blob
     module_ids: tuple[str, ...]
+
+    @property
+    def relative(self) -> str:
+        """The path below the root."""
+        return self.path[len(self.root.path("")) :]
 
 
 def read_file(path: str) -> bytes:

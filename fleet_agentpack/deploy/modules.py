@@ -30,6 +30,11 @@ class Memory:
     manifest: dict[str, Manifest] = field(default_factory=dict)
     project: dict[Any, Project] = field(default_factory=dict)
 
+    def forget_old_contents(self) -> None:
+        """Let generated contents go once there are far more than the repo has modules."""
+        if len(self.made) > 100 + 4 * len(self.trees):
+            self.made.clear()
+
 
 @dataclass(frozen=True)
 class Upstream:

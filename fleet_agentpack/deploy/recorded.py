@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet_agentpack.deploy.model import Output, Root
+from fleet_agentpack.deploy.pretty import pretty
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 
 SCHEMA_VERSION = 1
@@ -143,4 +144,4 @@ def manifest_bytes(
             for output in outputs
         ],
     }
-    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+    return pretty(document)

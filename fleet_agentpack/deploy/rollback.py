@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet_agentpack.deploy.apply import change_of
+from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import hash_at
@@ -27,7 +28,6 @@ from fleet_agentpack.deploy.snapshots import (
     SnapshotStore,
     now_text,
 )
-from fleet_agentpack.deploy.transaction import Batch, Step
 
 RootKey = tuple[str, str]  # target, directory
 
@@ -280,9 +280,7 @@ def _restore_manifest(
 def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> bytes:
     """A manifest for files whose modules are not known any more."""
     outputs = [
-        Output(
-            root, file.path[len(root.path("")) :], file.path, Blob(file.sha256, 0, False, ""), ()
-        )
+        Output(root, file.path, Blob(file.sha256, 0, False, ""), ())
         for file in sorted(files, key=lambda file: file.path)
     ]
     return manifest_bytes(root, outputs, snapshot_id, now_text())

@@ -10,6 +10,8 @@ from typing import Any
 
 from fleet_agentpack.deploy import apply, doctor, journal, lockfile, manifest, rollback
 from fleet_agentpack.deploy.actions import prefix, status_actions
+from fleet_agentpack.deploy.answers import dry_run as dry_run_answer
+from fleet_agentpack.deploy.answers import needs_deploy, plan_data, untouched
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
 from fleet_agentpack.deploy.disk import Disk, Reader
 from fleet_agentpack.deploy.envelope import envelope
@@ -61,7 +63,7 @@ class DeployService:
         with self._command(command), self._memory(request) as memory:
             workspace, survey = self._survey(request, memory, Reader(memory.reader.hashes))
             found = plan(survey)
-            return envelope(command, data=_plan_data(workspace, found), warnings=workspace.warnings)
+            return envelope(command, data=plan_data(workspace, found), warnings=workspace.warnings)
 
     def diff(self, request: Request) -> Envelope:
         """The same as plan, under its own name; the text of the differences is for people."""
@@ -75,8 +77,7 @@ class DeployService:
             items = drift(survey, list(extras(survey, reader, memory.reader.lister)))
             total = summary_of(items)
             shown = [item for item in items if not request.only or item.kind in request.only]
-            needs_deploy = _needs_deploy(workspace, survey)
-            actions = status_actions(request, total, needs_deploy=needs_deploy)
+            actions = status_actions(request, total, needs_deploy=needs_deploy(workspace, survey))
             data = {
                 "drift": [item.payload() for item in shown],
                 "profile": request.profile,
@@ -166,16 +167,14 @@ class DeployService:
             workspace.warnings[:0] = recovered
             found = plan(survey)
             if request.dry_run:
-                return _dry(command, workspace, found)
+                return dry_run_answer(command, workspace, found)
             if not request.adopt:
                 apply.refuse_adoption(found)
             if apply.nothing_to_do(found, survey) or (confirm and not confirm(found)):
-                reason = "aborted" if found.changes else "no_changes"
-                data = {"applied": False, "reason": reason, **_plan_data(workspace, found)}
-                return envelope(command, data=data, warnings=workspace.warnings)
+                return untouched(workspace, found)
             with self._locked():
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
-                    return self._again(request, memory, disk, report)
+                    return self._again(request, memory, disk, report, confirm)
                 return self._apply(workspace, survey, found, disk, report)
 
     def rollback(self, to: str, *, dry_run: bool = False, report: Report = _silent) -> Envelope:
@@ -257,17 +256,26 @@ class DeployService:
     def _apply(
         self, workspace: Workspace, survey: Survey, found: Plan, disk: Disk, report: Report
     ) -> Envelope:
+        transaction = Transaction(self._home, disk, report)
+        transaction.recover()  # nothing is pending; this throws away what was only staged
         snapshot_id = self._snapshots.new_id()
         batch = apply.batch_of(workspace, survey, found, snapshot_id)
-        Transaction(self._home, disk, report).run(batch)
+        transaction.run(batch)
         warnings = [
             *workspace.warnings,
             *apply.edit_warnings(self._snapshots, snapshot_id, found.changes),
         ]
-        data = {"applied": True, "snapshot_id": snapshot_id, **_plan_data(workspace, found)}
+        data = {"applied": True, "snapshot_id": snapshot_id, **plan_data(workspace, found)}
         return envelope("deploy --apply", data=data, warnings=warnings)
 
-    def _again(self, request: Request, memory: Memory, disk: Disk, report: Report) -> Envelope:
+    def _again(
+        self,
+        request: Request,
+        memory: Memory,
+        disk: Disk,
+        report: Report,
+        confirm: Callable[[Plan], bool] | None,
+    ) -> Envelope:
         """Plan once more, under the lock: somebody else has deployed since."""
         recovered = Transaction(self._home, disk, report).recover()
         workspace, survey = self._survey(request, memory, disk)
@@ -275,9 +283,8 @@ class DeployService:
         found = plan(survey)
         if not request.adopt:
             apply.refuse_adoption(found)
-        if apply.nothing_to_do(found, survey):
-            data = {"applied": False, "reason": "no_changes", **_plan_data(workspace, found)}
-            return envelope("deploy --apply", data=data, warnings=workspace.warnings)
+        if apply.nothing_to_do(found, survey) or (confirm and not confirm(found)):
+            return untouched(workspace, found)
         return self._apply(workspace, survey, found, disk, report)
 
     def _rollback_plan(self, to: str, reader: Reader) -> Envelope:
@@ -366,40 +373,3 @@ class DeployService:
 def open_home(environ: Any, user: Path, cwd: Path, cache: Path, **options: Any) -> DeployService:
     """The service for an environment."""
     return DeployService(Home.of(environ, user, cwd, cache / "deploy"), **options)
-
-
-def _plan_data(workspace: Workspace, found: Plan) -> dict[str, Any]:
-    return {
-        "changes": [change.payload() for change in found.changes],
-        "profile": workspace.request.profile,
-        "summary": found.summary,
-        "targets": workspace.targets,
-    }
-
-
-def _dry(command: str, workspace: Workspace, found: Plan) -> Envelope:
-    if found.adopted and not workspace.request.adopt:
-        workspace.warnings.append(
-            f"{len(found.adopted)} existing file(s) are not managed; applying this needs adopt"
-        )
-    data = {"applied": False, **_plan_data(workspace, found)}
-    return envelope(command, data=data, warnings=workspace.warnings)
-
-
-def _needs_deploy(workspace: Workspace, survey: Survey) -> bool:
-    """Whether a root that holds outputs has no manifest; says so in the warnings."""
-    records = survey.recorded.by_root
-    without = [root for root in survey.roots if not records[root].usable]
-    holding = {output.root for output in survey.desired.all}
-    if not survey.recorded.any_usable:
-        workspace.warnings.append(
-            "no usable target manifest was found; every desired file was compared, extras were not"
-            " looked for"
-        )
-        return bool(without)
-    missing = [root for root in without if root in holding]
-    workspace.warnings.extend(
-        f"no usable target manifest in {root.dir} ({root.target}); its desired files were compared"
-        for root in missing
-    )
-    return bool(missing)

@@ -31,8 +31,13 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
     present: list[str] = []
     for target, directories in desired.directories.items():
         known: dict[str, bool] = {}
+        absent = {
+            root
+            for root in desired.roots
+            if root.target == target and not reader.directory(root, root.dir, known)
+        }
         for directory, (root, paths) in directories.items():
-            if reader.directory(root, directory, known):
+            if root not in absent and reader.directory(root, directory, known):
                 present += paths
             else:
                 actual.update(dict.fromkeys(paths))

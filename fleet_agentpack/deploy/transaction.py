@@ -10,52 +10,22 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from fleet_agentpack.deploy import journal as journals
+from fleet_agentpack.deploy.batch import Batch, Kept, Step, after_of, missing_directories
 from fleet_agentpack.deploy.disk import Disk, find
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import hash_file
 from fleet_agentpack.deploy.home import Home
-from fleet_agentpack.deploy.journal import After, Before, Journal, Row
+from fleet_agentpack.deploy.journal import Before, Journal, Row
 from fleet_agentpack.deploy.model import TEMPORARY_PREFIX, Blob, path_key, safe_name
+from fleet_agentpack.deploy.pretty import pretty
 
 Report = Callable[[float, float | None, str], None]
 
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
-
-
-class Step(NamedTuple):
-    """One file to write (`blob`) or to remove (no blob)."""
-
-    target: str
-    op: str
-    path: str
-    before_sha256: str | None
-    blob: Blob | None
-    mode: int | None = None  # exactly this one; else what was there, or the usual
-
-
-class Kept(NamedTuple):
-    """A file that the snapshot keeps a copy of."""
-
-    target: str
-    path: str
-    blob: Blob
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A transaction to be: its steps, what its snapshot keeps, and the record that completes it."""
-
-    id: str
-    steps: Sequence[Step]
-    kept: Sequence[Kept]
-    record: Callable[[Sequence[Row], str], dict[str, Any]]  # from the rows and the backup directory
-    origin: dict[str, Any]
 
 
 class Transaction:
@@ -66,18 +36,21 @@ class Transaction:
         self._disk = disk
         self._report = report
         self._made: set[str] = set()  # directories known to exist
+        self._reached = 0  # how many rows may have been swapped
 
     def run(self, batch: Batch) -> None:
         """Carry a batch out, or leave everything as it was. Raises `DeployError`."""
         base = self._home.staging / batch.id
         self._made.clear()
+        self._reached = 0
         try:
             rows = self._stage(batch, base)
+            self._disk.sync_tree(str(base))
             backup_root = str(self._home.snapshots / batch.id / "backup")
             journal = Journal(
                 batch.id,
                 tuple(rows),
-                tuple(_missing_directories(rows)),
+                tuple(missing_directories(rows)),
                 batch.record(rows, backup_root),
             )
             self._replace(str(self._home.journal), journal.encode(), f"{base}/journal.json")
@@ -108,7 +81,7 @@ class Transaction:
             self._finish(journal)
         except (OSError, DeployError):
             try:
-                left = self._undo(journal)
+                left = self._undo(journal, len(journal.rows))
             except (OSError, DeployError) as error:
                 raise _stuck(self._home, error) from error
             return [f"an interrupted deploy ({journal.id}) was undone", *left]
@@ -158,7 +131,7 @@ class Transaction:
             before = Before(found.sha256, found.mode, found.link)
             backup = f"backup/{safe_name(step.target)}/{path_key(step.path)}"
             self._back_up(step.path, before, f"{base}/{backup}")
-        after = _after(step, before) if step.blob else None
+        after = after_of(step, before) if step.blob else None
         return Row(
             step.target, step.op, step.path, before, after, backup, staged if after else None
         )
@@ -184,27 +157,29 @@ class Transaction:
     def _forward(self, journal: Journal, already: int) -> None:
         total = already + len(journal.rows)
         tick = max(1, len(journal.rows) // 100)
+        base = self._base(journal)
         for number, row in enumerate(journal.rows):
-            self._swap(journal, number, row)
+            self._swap(journal, number, row, base)
             if number % tick == 0:
                 self._report(total + number, total + len(journal.rows), "writing the files")
 
-    def _swap(self, journal: Journal, number: int, row: Row) -> None:
+    def _swap(self, journal: Journal, number: int, row: Row, base: str) -> None:
         if row.before is None:
             if os.path.lexists(row.path):
                 raise _changed(row.path)
         elif not row.before.describes(find(row.path)):
             raise _changed(row.path)
-        self._put(journal, number, row)
+        self._reached = number + 1
+        self._put(journal, number, row, base)
 
-    def _put(self, journal: Journal, number: int, row: Row) -> None:
+    def _put(self, journal: Journal, number: int, row: Row, base: str) -> None:
         if row.after is None or row.staged is None:
             self._disk.remove(row.path)
             return
         directory = os.path.dirname(row.path)
         self._make(directory)
         temporary = _temporary(journal, number, row)
-        data = _read(self._place(journal, row.staged))
+        data = _read(f"{base}/{row.staged}")
         self._disk.create(temporary, data, row.after.mode, exact=row.after.exact)
         self._disk.rename(temporary, row.path)
 
@@ -215,21 +190,21 @@ class Transaction:
         self._make(str(self._home.snapshots))
         if staged.exists():
             self._disk.rename(str(staged), str(final))
-        text = json.dumps(journal.record, indent=2, ensure_ascii=False) + "\n"
-        self._replace(f"{final}.json", text.encode(), f"{final}/record.json")
+        self._replace(f"{final}.json", pretty(journal.record), f"{final}/record.json")
         self._disk.remove(str(self._home.journal))
 
     # Recovery.
 
     def _complete(self, journal: Journal) -> list[str]:
         warnings = []
+        base = self._base(journal)
         for number, row in enumerate(journal.rows):
             self._clear_temporary(journal, number, row)
             found = find(row.path)
             if row.is_done(found):
                 continue
             if row.is_undone(found):
-                self._put(journal, number, row)
+                self._put(journal, number, row, base)
             else:
                 warnings.append(self._leave(journal, row))
         return warnings
@@ -242,10 +217,10 @@ class Transaction:
             self._disk.create(kept, _read(row.path), 0o600)
         return f"{row.path} was changed by somebody else meanwhile and is left as it is"
 
-    def _undo(self, journal: Journal) -> list[str]:
+    def _undo(self, journal: Journal, reached: int) -> list[str]:
         """Everything back as it was, except what somebody else has changed since."""
         warnings = []
-        for number, row in reversed(list(enumerate(journal.rows))):
+        for number, row in reversed(list(enumerate(journal.rows[:reached]))):
             self._clear_temporary(journal, number, row)
             found = find(row.path)
             if row.is_undone(found):
@@ -298,7 +273,7 @@ class Transaction:
 
     def _go_back(self, journal: Journal, cause: BaseException) -> None:
         try:
-            left = self._undo(journal)
+            left = self._undo(journal, self._reached)
         except (OSError, DeployError) as error:
             raise _stuck(self._home, error) from cause
         if left:
@@ -313,11 +288,13 @@ class Transaction:
 
     # Small steps.
 
-    def _place(self, journal: Journal, name: str) -> str:
-        """Where a staged file is: in the staging area, or already in the snapshots' folder."""
+    def _base(self, journal: Journal) -> str:
+        """Where the staged files are: in the staging area, or already in the snapshots' folder."""
         staged = f"{self._home.staging}/{journal.id}"
-        base = staged if os.path.isdir(staged) else f"{self._home.snapshots}/{journal.id}"
-        return f"{base}/{name}"
+        return staged if os.path.isdir(staged) else f"{self._home.snapshots}/{journal.id}"
+
+    def _place(self, journal: Journal, name: str) -> str:
+        return f"{self._base(journal)}/{name}"
 
     def _clear_temporary(self, journal: Journal, number: int, row: Row) -> None:
         temporary = _temporary(journal, number, row)
@@ -348,34 +325,6 @@ class Transaction:
         """Throw staged files away; what cannot be removed now goes next time."""
         if directory.exists():
             self._disk.remove_tree(str(directory))
-
-
-def _after(step: Step, before: Before | None) -> After:
-    executable = step.blob is not None and step.blob.executable
-    sha256 = step.blob.sha256 if step.blob else ""
-    if step.mode is not None:
-        return After(sha256, step.mode, True)
-    if before is None or before.link is not None:
-        return After(sha256, 0o755 if executable else 0o644, False)
-    readable = (before.mode & 0o444) >> 2
-    return After(sha256, before.mode | readable if executable else before.mode, True)
-
-
-def _missing_directories(rows: Sequence[Row]) -> list[str]:
-    """The directories that the rows need and that are not there, outermost first."""
-    known: dict[str, bool] = {}
-    missing: list[str] = []
-    for row in rows:
-        directory = os.path.dirname(row.path) if row.after else "/"
-        chain = []
-        while directory not in known:
-            known[directory] = os.path.isdir(directory)
-            if known[directory]:
-                break
-            chain.append(directory)
-            directory = os.path.dirname(directory)
-        missing.extend(reversed(chain))
-    return missing
 
 
 def _temporary(journal: Journal, number: int, row: Row) -> str:

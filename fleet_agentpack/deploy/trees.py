@@ -47,11 +47,9 @@ class TreeReader:
         Links to files are followed while they stay inside one of the boundaries.
         """
         try:
-            top = os.stat(path)
-            if stat.S_ISDIR(top.st_mode):
-                tree = self._directory(path, boundaries)
-            else:
-                tree = {_file_name(path): self._blob(path, top)}
+            tree = self._directory(path, boundaries)
+        except NotADirectoryError:
+            tree = {_file_name(path): self._single(path)}
         except OSError as error:
             raise _unreadable(path, error) from error
         before = self._trees.get(path)
@@ -66,6 +64,8 @@ class TreeReader:
         known, blobs, lstat = self.hashes.entries, self._blobs, os.lstat
         for prefix, listing in _walk(top, self.lister, _SKIPPED):
             for name, path in listing.files:
+                if name in _SKIPPED:
+                    continue
                 entry = known.get(path)
                 if entry is None:
                     tree[prefix + name] = self._learnt(path)
@@ -89,6 +89,12 @@ class TreeReader:
             for name, path in listing.others:
                 tree[prefix + name] = self._blob(path, _through_link(path, boundaries))
         return tree
+
+    def _single(self, path: str) -> Blob:
+        try:
+            return self._blob(path, os.stat(path))
+        except OSError as error:
+            raise _unreadable(path, error) from error
 
     def _learnt(self, path: str) -> Blob:
         _check_encoding(path)
@@ -152,6 +158,8 @@ def list_files(path: str, hashes: HashCache, boundaries: tuple[str, ...]) -> lis
         found = []
         for prefix, listing in _walk(path, Lister(), frozenset({".git"})):
             for name, place in (*listing.files, *listing.others):
+                if name == ".git":  # a submodule's pointer to its repository
+                    continue
                 _check_encoding(place)
                 is_link = os.path.islink(place)
                 status = _through_link(place, boundaries) if is_link else os.lstat(place)

@@ -13,6 +13,8 @@ from fleet_agentpack.support import yaml12
 
 _SKILL_FIELDS = ("name", "description")
 _PLAIN_LINE = re.compile(r"([A-Za-z][A-Za-z0-9_-]*): ([A-Za-z][A-Za-z0-9 ,.;()/_-]*)\Z")
+_OPENING = re.compile(r"---\r?\n")
+_CLOSING = re.compile(r"\n---\r?(?:\n|\Z)")
 _NOT_TEXT = ("true", "false", "null")
 
 
@@ -95,16 +97,17 @@ def _skill(module: Module, tree: Tree) -> None:
 
 def front_matter(text: str) -> dict[Any, Any]:
     """The mapping between the `---` fences at the start. Raises `ValueError`."""
-    lines = text.split("\n")
-    if lines[0].removesuffix("\r") != "---":
+    opening = _OPENING.match(text)
+    if opening is None:
         raise ValueError("the front matter is missing: the first line must be ---")
-    for number, line in enumerate(lines[1:], 1):
-        if line.removesuffix("\r") == "---":
-            found = _simple(lines[1:number]) or yaml12.load("\n".join(lines[1:number]))
-            if not isinstance(found, dict):
-                raise ValueError("the front matter must be a mapping")
-            return found
-    raise ValueError("the front matter is not closed by a line ---")
+    closing = _CLOSING.search(text, opening.end() - 1)
+    if closing is None:
+        raise ValueError("the front matter is not closed by a line ---")
+    header = text[opening.end() : closing.start() + 1]
+    found = _simple(header.split("\n")[:-1]) or yaml12.load(header)
+    if not isinstance(found, dict):
+        raise ValueError("the front matter must be a mapping")
+    return found
 
 
 def _simple(lines: list[str]) -> dict[str, str] | None:

@@ -64,6 +64,7 @@ class Workspace:
     ) -> Workspace:
         """Read the configuration. Raises `DeployError`."""
         repo = home.repo(request.repo)
+        memory.forget_old_contents()
         if request.target != "all" and request.target not in NAMES:
             raise DeployError.target_filter(request.target, ("all", *NAMES))
         found = manifest.load(repo, NAMES, PROJECT_ONLY, memory.manifest)
@@ -169,7 +170,7 @@ def _unknown_files(top: str, known: Mapping[str, Any], lister: Lister) -> Iterat
             continue
         except OSError as error:
             raise DeployError.io(directory, error, "read") from error
-        yield from listing.file_paths.difference(known)
+        yield from [path for _, path in listing.files if path not in known]
         pending += [path for name, path in listing.directories if name not in _UNSCANNED]
 
 

@@ -115,8 +115,7 @@ def _place(error: Any) -> str:
 def _said(error: Any) -> str:
     """What is wrong, in few words and without the value itself."""
     if error.validator == "required":
-        missing = [name for name in error.validator_value if name not in error.instance]
-        return f"{', '.join(map(str, missing))} is required"
+        return str(error.message)  # names the property and no value
     if error.validator == "type":
         return f"must be of type {error.validator_value}"
     if error.validator == "enum":

@@ -97,6 +97,8 @@ def unpack(data: bytes) -> Package:
         bounded = io.BufferedReader(_Bounded(raw, LARGEST_UNPACKED))
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for path, packed in _members(archive):
+                if path in files:
+                    raise BundleError(f"{path!r} is there twice")
                 files[path] = packed
     except (tarfile.TarError, EOFError, zlib.error, OSError, RecursionError) as error:
         raise BundleError(f"it is not a whole gzip tar archive ({error})") from error
@@ -170,7 +172,7 @@ def _refuse_clashes(files: Mapping[str, PackedFile]) -> None:
     for path in files:
         key = path.casefold()
         if key in folded:
-            raise BundleError(f"{path!r} is there twice")
+            raise BundleError(f"{path!r} is there twice, in other letters")
         folded.add(key)
     for path in folded:
         parent = path.rpartition("/")[0]

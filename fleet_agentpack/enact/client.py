@@ -15,7 +15,9 @@ from fleet_agentpack.enact.registry import (
     MOST_ATTESTATIONS,
     Hit,
     Release,
+    Tick,
     best_version,
+    no_tick,
     shown,
 )
 from fleet_agentpack.enact.transport import Answer, RegistryHttp, RegistryRefusal, parse_object
@@ -56,12 +58,12 @@ class RemoteRegistry:
         """The wanted version, or the highest that is not withdrawn."""
         return self._exact(name, version) if version else self._latest(name)
 
-    def download(self, release: Release) -> bytes:
+    def download(self, release: Release, tick: Tick = no_tick) -> bytes:
         """The bundle; its hash is computed here and compared with every claim."""
         path = f"/versions/{quote(release.version, safe='')}/download"
         try:
             answer = self._get(
-                release.name, path, limit=LARGEST_BUNDLE, deadline_s=DOWNLOAD_DEADLINE_S
+                release.name, path, limit=LARGEST_BUNDLE, deadline_s=DOWNLOAD_DEADLINE_S, tick=tick
             )
         except RegistryRefusal as error:
             raise _not_found(error, release.name, release.version) from error

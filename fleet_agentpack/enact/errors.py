@@ -126,6 +126,16 @@ class EnactError(AppError):
         )
 
     @classmethod
+    def store_unavailable(cls, root: object, reason: str) -> Self:
+        """The store cannot be written to; what was there before is there still."""
+        return cls(
+            "STORE_UNAVAILABLE",
+            f"{root} cannot be changed: {reason}",
+            details={"store": str(root), "reason": reason},
+            next_actions=[f"check free space and permissions of {root}, then call again"],
+        )
+
+    @classmethod
     def busy(cls, path: object) -> Self:
         """Another process is changing the store."""
         return cls(

@@ -17,6 +17,7 @@ LARGEST_OUTPUT = 1024 * 1024
 TICK_S = 0.5
 GRACE_S = 0.3  # how long a finished program's children may still hold its output
 KILL_WAIT_S = 5.0
+MOST_ROUNDS = 5  # of killing what forks while it is being killed
 MARKER = "ENACT_EXECUTION_ID"
 
 
@@ -67,19 +68,17 @@ def execute(
             start_new_session=True,
         )
     reading = _Reading(child, largest_output)
+    reason = "stopped"
     try:
         reason = reading.until_end(started + timeout_s, lambda: tick(time.monotonic() - started))
-        if reason != "exit":
-            on_kill()
-    except BaseException:
-        on_kill()
-        raise
     finally:
         _kill_group(child)
         reading.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(KILL_WAIT_S)
         _kill_marked(command.env.get(MARKER))
+        if reason != "exit":
+            on_kill()
     stdout, stderr = reading.output()
     code = child.returncode if child.returncode is not None else -signal.SIGKILL
     return Ended(code, stdout, stderr, time.monotonic() - started, reason)
@@ -163,12 +162,19 @@ def _kill_marked(marker: str | None) -> None:
     """Kill what ran away from its group on the bare host, known by a variable it inherited."""
     if not marker:
         return
-    needle = f"{MARKER}={marker}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            variables = (entry / "environ").read_bytes().split(b"\x00")
-        except OSError:
-            continue
-        if needle in variables:
+    for _ in range(MOST_ROUNDS):
+        found = _marked(f"{MARKER}={marker}".encode())
+        for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(int(entry.name), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
+
+
+def _marked(needle: bytes) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if needle in (entry / "environ").read_bytes().split(b"\x00"):
+                found.append(int(entry.name))
+    return found

@@ -247,7 +247,7 @@ def _timeout(data: Mapping[str, Any]) -> float | None:
 
 
 def _variables(data: Mapping[str, Any]) -> tuple[Variable, ...]:
-    declared = data.get("env") or {}
+    declared = {} if data.get("env") is None else data["env"]
     if not isinstance(declared, dict):
         raise ManifestError("env must be a mapping of variables")
     return tuple(_variable(name, entry) for name, entry in declared.items())
@@ -316,7 +316,7 @@ def _command(
 def _scripts(
     data: Mapping[str, Any], annotations: Mapping[str, Any], output_schema: dict[str, Any] | None
 ) -> dict[str, Script]:
-    declared = data.get("scripts") or {}
+    declared = {} if data.get("scripts") is None else data["scripts"]
     if not isinstance(declared, dict):
         raise ManifestError("scripts must be a mapping of names to commands")
     shared_input = _schema(data, "inputSchema", None) if len(declared) == 1 else None

@@ -10,6 +10,7 @@ from pathlib import Path
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import Manifest, Script
 from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Entry, build_table, is_name, is_reserved
+from fleet_agentpack.enact.registry import best_version
 from fleet_agentpack.enact.store import Store
 
 META_TOOLS = ("search", "learn", "install", "uninstall", "list", "run")
@@ -35,7 +36,7 @@ class Installed:
     store: Store
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Projection:
     """What a client sees, by MCP name, and what is wrong."""
 
@@ -96,6 +97,9 @@ class Projector:
     def _load(self, store: Store, name: str, version: str, warnings: list[str]) -> Installed | None:
         if not is_name(name) or (is_reserved(name) and not name.startswith(BUILTIN_NAMESPACE)):
             warnings.append(f"{store.tools_path}: {name[:80]!r} is not a tool's name")
+            return None
+        if best_version([version]) is None:
+            warnings.append(f"{name} is left out: {version[:80]!r} is not a version")
             return None
         key = (store.root, name, version, store.folder_stamp(name, version))
         if key not in self._manifests:

@@ -26,6 +26,7 @@ from fleet_agentpack.support import process
 SANDBOX_PATH = "/usr/local/bin:/usr/bin:/bin"
 SCRATCH_BYTES = 256 * 1024 * 1024
 DEFAULT_IMAGE = "alpine:latest"
+CONTAINER_FAILED = 125  # podman and docker: no image, no engine, a bad option
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki")
@@ -63,10 +64,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Start:
-    """A command, and how to clean up when it is killed."""
+    """A command, how to clean up when it is killed, and how the provider says that it failed."""
 
     command: Command
     on_kill: Callable[[], None] = lambda: None
+    failed_status: int | None = None
 
 
 class Provider(Protocol):
@@ -185,7 +187,9 @@ class Container:
                 *job.argv,
             ]
             yield Start(
-                Command(argv, self._env, None, job.stdin), on_kill=lambda: self._remove(name)
+                Command(argv, self._env, None, job.stdin),
+                on_kill=lambda: self._remove(name),
+                failed_status=CONTAINER_FAILED,
             )
 
     @property
@@ -300,12 +304,16 @@ def _env_file(job: Job) -> str:
 
 
 def _mount_options(job: Job) -> Iterator[str]:
-    yield from ("--mount", f"type=bind,source={job.folder},target=/workspace,readonly")
+    yield from ("--mount", f"{_bind(job.folder)},target=/workspace,readonly")
     for mount in job.mounts:
-        path = str(mount.path)
-        if any(char in path for char in ',"\n\r'):
-            raise EnactError.bad_argument(
-                "path", f"{path} has a comma, a quote or a line break in its name"
-            )
         mode = "" if mount.writable else ",readonly"
-        yield from ("--mount", f"type=bind,source={path},target={path}{mode}")
+        yield from ("--mount", f"{_bind(mount.path)},target={mount.path}{mode}")
+
+
+def _bind(path: Path) -> str:
+    """The source of a mount; its option is a list with commas, so a path must have none."""
+    if any(char in str(path) for char in ',"\n\r'):
+        raise EnactError.bad_argument(
+            "path", f"{path} has a comma, a quote or a line break in its name"
+        )
+    return f"type=bind,source={path}"

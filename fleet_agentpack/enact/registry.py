@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -41,6 +40,13 @@ class Release:
     versions: tuple[str, ...] = field(default=())
 
 
+Tick = Callable[[], None]  # called now and then during a download; may raise to give up
+
+
+def no_tick() -> None:
+    """Nobody wants to know."""
+
+
 class Registry(Protocol):
     """Where tools come from."""
 
@@ -51,7 +57,7 @@ class Registry(Protocol):
     def release(self, name: str, version: str | None) -> Release:
         """The wanted version, or the highest. Raises `EnactError`."""
 
-    def download(self, release: Release) -> bytes:
+    def download(self, release: Release, tick: Tick) -> bytes:
         """The bundle, whose bytes match every claim made about them. Raises `EnactError`."""
 
     def attestations(self, release: Release) -> Iterable[bytes]:
@@ -138,8 +144,9 @@ class DirectoryRegistry:
         """The directory that holds a release."""
         return self._versions(release.name)[release.version]
 
-    def download(self, release: Release) -> bytes:
+    def download(self, release: Release, tick: Tick = no_tick) -> bytes:
         """The release's files as one archive."""
+        tick()
         try:
             return bundle.pack(self.folder(release))
         except (bundle.BundleError, OSError) as error:
@@ -153,10 +160,6 @@ class DirectoryRegistry:
             return [f.read_bytes() for f in files if f.stat().st_size <= LARGEST_ATTESTATION]
         except OSError as error:
             raise EnactError.registry_unavailable(self.label, str(error)) from error
-
-    def digest(self, release: Release) -> str:
-        """The hash of the bundle that `download` gives."""
-        return hashlib.sha256(self.download(release)).hexdigest()
 
     def _hit(self, name: str, versions: dict[str, manifest.Manifest]) -> Hit:
         version = best_version(versions) or "0.0.0"
@@ -172,17 +175,19 @@ class DirectoryRegistry:
         if place is None or not place.resolve().is_relative_to(self.root.resolve()):
             return {}
         found: dict[str, Path] = {}
+        broken: str | None = None
         for folder in [place, *(_subfolders(place))]:
             if not any((folder / file).is_file() for file in manifest.MANIFEST_FILES):
                 continue
             try:
                 version = manifest.load(bundle.Folder(folder)).version or "0.0.0"
             except manifest.ManifestError as error:
-                if folder == place:
-                    raise EnactError.manifest_invalid(name, str(error)) from error
+                broken = str(error)
                 continue
             if folder == place or folder.name == version:
                 found[version] = folder
+        if broken and not found:
+            raise EnactError.manifest_invalid(name, broken)
         return found
 
     def _folders(self) -> Iterator[Path]:

@@ -118,25 +118,33 @@ class Runner:
 
         with provider.prepared(job) as start:
             try:
-                return execute(start.command, timeout_s=timeout_s, tick=tick, on_kill=start.on_kill)
+                ended = execute(
+                    start.command, timeout_s=timeout_s, tick=tick, on_kill=start.on_kill
+                )
             except OSError as error:
                 raise EnactError.provider_unavailable(
                     job.tool, f"{start.command.argv[0]}: {error.strerror or error}"
                 ) from error
+        if ended.reason == "exit" and ended.exit_code == start.failed_status:
+            said = ended.stderr.decode("utf-8", "replace").strip()[-LONGEST_EXCERPT:]
+            raise EnactError.provider_unavailable(job.tool, f"{provider.name} failed: {said}")
+        return ended
 
     def _provider(self, subject: Subject, execution: ExecutionConfig) -> Provider:
         name = subject.manifest.name
         if subject.builtin:
             sandboxed = execution.backend != "local" and not self._bubblewrap.unavailable()
-            return self._bubblewrap if sandboxed else Host(self._path, "direct")
+            return self._usable(name, self._bubblewrap if sandboxed else self._direct)
         if any(_in_scope(name, scope) for scope in execution.trusted_scopes):
             return Host(self._path)
         natural = "container" if subject.manifest.image else "bubblewrap"
         provider = self._backend(execution.backend or natural)
-        reason = provider.unavailable()
-        if reason and execution.fallback:
+        if provider.unavailable() and execution.fallback:
             provider = self._backend(execution.fallback)
-            reason = provider.unavailable()
+        return self._usable(name, provider)
+
+    def _usable(self, name: str, provider: Provider) -> Provider:
+        reason = provider.unavailable()
         if reason:
             raise EnactError.provider_unavailable(
                 name,
@@ -159,6 +167,10 @@ class Runner:
     @cached_property
     def _bubblewrap(self) -> Bubblewrap:
         return Bubblewrap(self._path, self._settings.around.home)
+
+    @property
+    def _direct(self) -> Host:
+        return Host(self._path, "direct")
 
     @property
     def _path(self) -> str:

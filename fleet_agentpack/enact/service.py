@@ -29,6 +29,7 @@ from fleet_agentpack.support.results import UNKNOWN, Maybe
 
 DEFAULT_LIMIT = 10
 LARGEST_LIMIT = 100
+MOST_ASKED_FOR = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class EnactService:
 
     def search(self, query: str, limit: float = DEFAULT_LIMIT) -> dict[str, Any]:
         """Tools that match a query."""
-        if limit < 1 or limit != int(limit):
+        if not 1 <= limit <= MOST_ASKED_FOR or limit != int(limit):
             raise EnactError.bad_argument("limit", "must be a whole number of at least 1")
         count = min(int(limit), LARGEST_LIMIT)
         hits, warnings = self._sources.search(query, count, self._config.read())
@@ -119,8 +120,11 @@ class EnactService:
         """Verify a tool and put it in place; MCP clients see it at once."""
         wanted = parse(tool, version)
         store = self._writable_store(session)
-        report(0, 2, f"fetching and verifying {wanted}")
-        acquired = self._sources.acquire(wanted, self._config.read())
+
+        def tick() -> None:
+            report(0, 2, f"fetching {wanted}")
+
+        acquired = self._sources.acquire(wanted, self._config.read(), tick)
         report(1, 2, f"installing {acquired.receipt.name}@{acquired.receipt.version}")
         project_file = self._settings.project_file if project else None
         previous = store.install(acquired.package, acquired.receipt, project=project_file)
@@ -186,7 +190,9 @@ class EnactService:
             return self._run_installed(found, script, given, report)
         config = self._config.read()
         execution = config.execution
-        acquired = self._sources.acquire(wanted, config)
+        acquired = self._sources.acquire(
+            wanted, config, lambda: report(0, None, f"fetching {wanted}")
+        )
         script = _script(acquired.manifest, wanted)
         result = self._run_acquired(acquired, script, given, execution, report)
         return replace(result, warnings=(*acquired.warnings, *result.warnings))

@@ -16,7 +16,15 @@ from fleet_agentpack.enact.config import Config, RegistryConfig
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
 from fleet_agentpack.enact.receipt import Receipt
-from fleet_agentpack.enact.registry import DirectoryRegistry, Hit, Registry, Release, rank
+from fleet_agentpack.enact.registry import (
+    DirectoryRegistry,
+    Hit,
+    Registry,
+    Release,
+    Tick,
+    no_tick,
+    rank,
+)
 from fleet_agentpack.enact.searching import SearchCache, search_remote
 from fleet_agentpack.enact.transport import RegistryHttp
 from fleet_agentpack.enact.trust import BUILTIN, Gate, Trusted
@@ -44,7 +52,7 @@ class Sources:
         self._cache = cache
         self._home = home
         self._builtin_hits: list[Hit] | None = None
-        self._builtin_digests: dict[str, str] = {}
+        self._builtin_files: dict[str, dict[str, bundle.FileRecord]] = {}
         self._remotes: dict[RegistryConfig, Registry] = {}
 
     def search(self, query: str, limit: int, config: Config) -> tuple[list[Hit], list[str]]:
@@ -57,12 +65,12 @@ class Sources:
         found += [hit for hit in remote if hit.name not in known and not is_reserved(hit.name)]
         return found[:limit], warnings
 
-    def acquire(self, wanted: Reference, config: Config) -> Acquired:
+    def acquire(self, wanted: Reference, config: Config, tick: Tick = no_tick) -> Acquired:
         """Fetch, verify and weigh a tool. Raises `EnactError`; nothing is written."""
         trust = config.trust
         registry = self._registry_of(wanted.name, config)
         release = registry.release(wanted.name, wanted.version)
-        data = registry.download(release)
+        data = registry.download(release, tick)
         digest = hashlib.sha256(data).hexdigest()
         subject = Subject(release.name, release.version, digest)
         if registry is self.builtin:
@@ -88,7 +96,7 @@ class Sources:
         """
         trust = config.trust
         if receipt.source == BUILTIN:
-            if self._builtin_digest(receipt) != receipt.digest:
+            if self._files_of_builtin(receipt) != receipt.files:
                 raise EnactError.tool_changed(
                     receipt.name, receipt.version, "this package carries other files for it now"
                 )
@@ -102,15 +110,17 @@ class Sources:
             if isinstance(registry, RemoteRegistry):
                 registry.close()
 
-    def _builtin_digest(self, receipt: Receipt) -> str | None:
+    def _files_of_builtin(self, receipt: Receipt) -> dict[str, bundle.FileRecord] | None:
+        """The files that this package carries under a name, whatever a receipt says of them."""
         key = f"{receipt.name}@{receipt.version}"
-        if key not in self._builtin_digests:
+        if key not in self._builtin_files:
             try:
                 release = self.builtin.release(receipt.name, receipt.version)
-                self._builtin_digests[key] = self.builtin.digest(release)
-            except EnactError:
+                package = bundle.unpack(self.builtin.download(release))
+            except (EnactError, bundle.BundleError):
                 return None
-        return self._builtin_digests[key]
+            self._builtin_files[key] = package.records()
+        return self._builtin_files[key]
 
     def _registry_of(self, name: str, config: Config) -> Registry:
         if is_reserved(name):

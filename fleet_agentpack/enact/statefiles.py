@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,11 +83,11 @@ class McpFile:
     other: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path, installed: Mapping[str, str]) -> McpFile:
+    def read(cls, path: Path, installed: Callable[[], Mapping[str, str]]) -> McpFile:
         """The file as it is; without one, what is installed is what clients see."""
         data = read_object(path)
         if data is None:
-            return cls(path, dict(installed))
+            return cls(path, dict(installed()))
         tools = _texts(path, "tools", data.get("tools", {}))
         active = data.get("activeToolset")
         if active is not None and not isinstance(active, str):

@@ -47,8 +47,7 @@ class Store:
 
     def mcp(self) -> McpFile:
         """What clients see. Raises `EnactError` when a file is corrupt."""
-        data = None if self.mcp_path.exists() else self.tools().tools
-        return McpFile.read(self.mcp_path, data or {})
+        return McpFile.read(self.mcp_path, lambda: self.tools().tools)
 
     def folder(self, name: str, version: str) -> Path:
         """Where a version's files are."""
@@ -167,6 +166,8 @@ class Store:
                 yield
         except LockTimeoutError as error:
             raise EnactError.busy(path) from error
+        except OSError as error:
+            raise EnactError.store_unavailable(self.root, error.strerror or str(error)) from error
 
     def _recover(self) -> None:
         """Finish what a killed process had journaled; throw away what it had not."""

@@ -22,6 +22,7 @@ LARGEST_ANSWER = 8 * 1024 * 1024
 MOST_TRIES = 3
 LONGEST_WAIT_S = 10.0
 ANSWER_DEADLINE_S = 30.0
+TICK_S = 0.5
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _CODES = {
     401: "REGISTRY_UNAUTHORIZED",
@@ -79,8 +80,11 @@ class RegistryHttp:
         headers: Mapping[str, str] | None = None,
         limit: int = LARGEST_ANSWER,
         deadline_s: float = ANSWER_DEADLINE_S,
+        tick: Callable[[], None] = lambda: None,
     ) -> Answer:
         """One answer, after waiting as often as a busy registry asks for it.
+
+        `tick` is called twice a second while bytes arrive and may raise to give up.
 
         Raises `RegistryRefusal`, or `EnactError` when there is no answer.
         """
@@ -89,7 +93,7 @@ class RegistryHttp:
         ends = time.monotonic() + deadline_s
         for attempt in range(1, MOST_TRIES + 1):
             try:
-                answer = self._once(method, path, params, content, headers, limit, ends)
+                answer = self._once(method, path, params, content, headers, limit, ends, tick)
             except httpx.HTTPError as error:
                 reason = str(error) or type(error).__name__
                 raise EnactError.registry_unavailable(self.url, reason) from error
@@ -117,6 +121,7 @@ class RegistryHttp:
 
         if self._opened is None:
             self._opened = httpx.Client(
+                verify=self.url.startswith("https:"),  # plain HTTP needs no certificates loaded
                 timeout=httpx.Timeout(connect=5.0, read=15.0, write=15.0, pool=5.0),
                 headers={
                     "User-Agent": f"fleet-agentpack/{__version__}",
@@ -134,6 +139,7 @@ class RegistryHttp:
         headers: Mapping[str, str] | None,
         limit: int,
         ends: float,
+        tick: Callable[[], None],
     ) -> Answer:
         sent = dict(headers or {})
         if self._token:
@@ -142,8 +148,12 @@ class RegistryHttp:
             method, self.url + path, params=params, content=content, headers=sent
         ) as response:
             body = bytearray()
+            next_tick = time.monotonic()
             for chunk in response.iter_bytes():
                 body += chunk
+                if time.monotonic() >= next_tick:
+                    tick()
+                    next_tick = time.monotonic() + TICK_S
                 if len(body) > limit:
                     raise EnactError.registry_error(
                         "REGISTRY_ERROR",

@@ -103,7 +103,7 @@ class Cache:
             },
             "downloads": {"count": len(downloads), "size": _readable(downloads)},
             "totalSize": _readable([*manifests, *downloads]),
-            "location": self._places.shown(self.directory),
+            "location": str(self.directory),
         }
 
     def clear(self, kind: str = "all", older_than_days: float | None = None) -> dict[str, Any]:

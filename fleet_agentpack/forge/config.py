@@ -171,7 +171,12 @@ def _signature(path: Path) -> object:
 def _read(paths: list[Path], places: Places) -> Configuration:
     layers = [layer for path in paths if (layer := read_layer(path, places))]
     if places.environ.get("FRACTARY_CONFIG") and not layers:
-        raise ForgeError.config(paths[0], "FRACTARY_CONFIG names this file, which does not exist")
+        raise ForgeError(
+            "CONFIG_ERROR",
+            f"{paths[0]}: FRACTARY_CONFIG names this file, which does not exist",
+            details={"path": str(paths[0])},
+            suggestions=["Create the file, or start the server without FRACTARY_CONFIG"],
+        )
     chosen: dict[str, Any] = {}
     cache_directory = places.environ.get("FRACTARY_CACHE_DIR")
     if cache_directory:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fleet_agentpack.forge.names import parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, parse_yaml, read_mapping
 from fleet_agentpack.forge.places import UnreadableError, read_text
 from fleet_agentpack.support import frontmatter, yaml12
@@ -62,7 +63,7 @@ class Row:
 
     name: str
     source: Source
-    path: str
+    path: Path | str  # a file, or the stockyard's URL
     summary: Summary
 
 
@@ -71,13 +72,18 @@ def read_data(path: Path, kind: Kind) -> dict[str, Any]:
 
     Raises `UnparsableError`, `FileNotFoundError`.
     """
-    header, body = _parts(path)
+    return parse_text(_text(path), path.suffix, kind)
+
+
+def parse_text(text: str, suffix: str, kind: Kind) -> dict[str, Any]:
+    """The mapping in the text of a definition file. Raises `UnparsableError`."""
+    header, body = _split(text, suffix)
     return _with_body(_mapping(parse_yaml(header)), body, kind)
 
 
 def read_document(path: Path, kind: Kind) -> yaml12.Document:
     """The same mapping with the line of every key. Raises as `read_data` does."""
-    header, body = _parts(path)
+    header, body = _split(_text(path), path.suffix)
     offset = 0 if body is None else 1  # a Markdown header starts on the second line
     try:
         document = yaml12.load_document(header)
@@ -136,8 +142,8 @@ def fork_of(data: Mapping[str, Any]) -> ForkRecord | None:
     """The fork record inside a definition, in any of its three spellings."""
     own, other = data.get("fork_of"), data.get("fork")
     if isinstance(own, str) and own:
-        name, _, version = own.rpartition("@") if "@" in own[1:] else (own, "", "")
-        return ForkRecord(name, version)
+        reference = parse_reference(own)
+        return ForkRecord(reference.name, "" if reference.any_version else reference.wanted)
     for record in (own, other):
         if isinstance(record, Mapping) and (fork := _fork_record(record)):
             return fork
@@ -151,7 +157,7 @@ def _fork_record(record: Mapping[str, Any]) -> ForkRecord | None:
     version = text_of(record, "version", "upstreamVersion", "from_version")
     created = text_of(record, "forked_at", "forkedAt", "created_at")
     return ForkRecord(
-        name=name.split("@")[0] if "@" in name[1:] and not name.startswith("@") else name,
+        name=parse_reference(name).name,
         version="" if version is UNKNOWN else version,
         created_at="" if created is UNKNOWN else created,
         merged_at=text_of(record, "merged_at", "mergedAt"),
@@ -168,15 +174,18 @@ def _fork_beside(path: Path) -> ForkRecord | None:
         return None
 
 
-def _parts(path: Path) -> tuple[str, str | None]:
-    """The YAML text of a file and, for Markdown, its body."""
+def _text(path: Path) -> str:
     if path.suffix not in SUFFIXES:
         raise UnparsableError(f"must end in {', '.join(SUFFIXES)}")
     try:
-        text = read_text(path, MAX_DEFINITION_BYTES)
+        return read_text(path, MAX_DEFINITION_BYTES)
     except UnreadableError as error:
         raise UnparsableError(str(error)) from error
-    if path.suffix != ".md":
+
+
+def _split(text: str, suffix: str) -> tuple[str, str | None]:
+    """The YAML part of a text and, for Markdown, its body."""
+    if suffix != ".md":
         return text, None
     document = frontmatter.split(text)
     return document.header or "", document.body

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.changes import MISSING, Edit
-from fleet_agentpack.forge.definitions import BODY_FIELD, MAX_DEFINITION_BYTES, Kind
+from fleet_agentpack.forge.changes import MISSING, Edit, same
+from fleet_agentpack.forge.definitions import BODY_FIELD, MAX_DEFINITION_BYTES, Kind, parse_text
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.forge.places import read_text
 from fleet_agentpack.support import frontmatter
 
 
 def edited(path: Path, kind: Kind, edits: Sequence[Edit]) -> str:
-    """The text of a definition file after some edits; the file itself is not touched."""
-    text = read_text(path, MAX_DEFINITION_BYTES)
+    """The text of a definition file after some edits; the file itself is not touched.
+
+    Raises `ForgeError` when the text would not read back as exactly that.
+    """
+    before = read_text(path, MAX_DEFINITION_BYTES)
+    after = _edited(before, path, kind, edits)
+    expected = copy.deepcopy(parse_text(before, path.suffix, kind))
+    for edit in edits:
+        _apply(expected, edit)
+    try:
+        exact = same(parse_text(after, path.suffix, kind), expected)
+    except UnparsableError:
+        exact = False
+    if not exact:
+        raise ForgeError.conflict(
+            f"{path.name} cannot be edited without changing other values; nothing was written",
+            "Make the change by hand",
+            path=str(path),
+        )
+    return after
+
+
+def _edited(text: str, path: Path, kind: Kind, edits: Sequence[Edit]) -> str:
     if path.suffix != ".md":
         return _edited_yaml(text, edits)
     document = frontmatter.split(text)
@@ -40,7 +64,7 @@ def _edited_yaml(text: str, edits: Sequence[Edit]) -> str:
     if data is None:
         data = CommentedMap()
     for edit in edits:
-        _apply(data, edit)
+        _apply(data, Edit(edit.path, _styled(edit.value)))
     stream = io.StringIO()
     yaml.dump(data, stream)
     return stream.getvalue()
@@ -55,7 +79,7 @@ def _apply(data: Any, edit: Edit) -> None:
     if edit.value is MISSING:
         data.pop(last, None)
     else:
-        data[last] = _styled(edit.value)
+        data[last] = edit.value
 
 
 def _styled(value: Any) -> Any:

@@ -24,6 +24,8 @@ Code = Literal[
 ]
 
 ADD_REGISTRY = "Add a registry: fleet-agentpack forge registry add NAME URL"
+SWITCH_ON = "Switch it on: `resolution` in .fractary/config.json"
+MOST_SHOWN = 10
 
 
 class ForgeError(AppError):
@@ -88,16 +90,23 @@ class ForgeError(AppError):
     ) -> ForgeError:
         """No definition of that name in any tier that was searched."""
         similar = details.get("similar") or []
-        versions = details.get("availableVersions")
-        what = f"No {kind} {name!r}"
+        versions = details.get("availableVersions") or []
+        what, hint = f"No {kind} {name!r}", []
         if versions:
             what = f"{kind.capitalize()} {name!r} has no version {details['version']!r}"
-        hint = [f"Did you mean {', '.join(similar)}?"] if similar else []
+            hint = [f"Ask for another version: {', '.join(versions[:MOST_SHOWN])}"]
+        elif similar:
+            hint = [f"Did you mean {', '.join(similar)}?"]
+        where = f"in {', '.join(searched)}" if searched else "as this source is switched off"
         return cls(
             "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
-            f"{what} in {', '.join(searched) or 'any source: all of them are switched off'}",
+            f"{what} {where}",
             details={"name": name, **details, "searched": list(searched)},
-            suggestions=[*hint, f"List what there is: fractary_forge_{kind}_list"],
+            suggestions=[
+                *hint,
+                *([] if searched else [SWITCH_ON]),
+                f"List what there is: fractary_forge_{kind}_list",
+            ],
         )
 
     @classmethod
@@ -112,7 +121,12 @@ class ForgeError(AppError):
         """No plugin of that name or version, installed or in a registry."""
         details = {"availableVersions": list(versions)} if versions else {}
         where = "installed" if installed_only else "found in any registry"
+        if not searched and not installed_only:
+            where += ": none is configured"
         suggestions = ["Check plugin name spelling"]
+        if versions:
+            where += f"; the versions are {', '.join(versions[:MOST_SHOWN])}"
+            suggestions = ["Ask for one of these versions, or for none"]
         if installed_only:
             suggestions.append("Ask the registries: fractary_forge_plugin_info with remote: true")
         suggestions.append("Find plugins: fractary_forge_plugin_search")
@@ -163,11 +177,12 @@ class ForgeError(AppError):
         return cls("CONFLICT_ERROR", message, details=details, suggestions=suggestions)
 
     @classmethod
-    def dependency(cls, message: str, **details: Any) -> ForgeError:
+    def dependency(cls, message: str, *suggestions: str, **details: Any) -> ForgeError:
         """A base or a dependency that is missing or circular."""
         return cls(
             "DEPENDENCY_ERROR",
             message,
             details=details,
-            suggestions=["Look closer with fractary_forge_agent_validate or _tool_validate"],
+            suggestions=suggestions
+            or ["Look closer: fractary_forge_agent_validate, fractary_forge_tool_validate"],
         )

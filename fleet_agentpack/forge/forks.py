@@ -120,13 +120,14 @@ class Forks:
 
     def find(self, name: str, warnings: list[str]) -> Fork:
         """The fork of a name, an agent before a tool. Raises `ForgeError`."""
-        found = [fork for fork in self._all("all", warnings) if fork.name == name]
+        found = [fork for fork in self._all("all", []) if fork.name == name]
         if len(found) > 1:
             warnings.append(f"{name} is both an agent and a tool; this is the agent")
         if found:
             return found[0]
         for kind in KINDS:
-            if self._resolver.exists(kind, Reference(name), []):
+            if self._resolver.nearest_file(kind, Reference(name)):
+                self._resolver.resolve(kind, Reference(name), warnings)  # says why if it is broken
                 raise ForgeError.invalid(
                     f"{name} is {'an agent' if kind == 'agent' else 'a tool'}, but not a fork",
                     "List the forks: fractary_forge_fork_list",
@@ -144,7 +145,10 @@ class Forks:
         try:
             data = read_data(fork.path, fork.kind)
         except (UnparsableError, FileNotFoundError) as error:
-            raise ForgeError.invalid(f"{fork.shown} cannot be read: {error}") from error
+            raise ForgeError.invalid(
+                f"{fork.shown} cannot be read: {error}",
+                f"See what is wrong: fractary_forge_{fork.kind}_validate",
+            ) from error
         version = fork.version or version_of(data)
         return Definition(fork.kind, fork.name, version, "local", fork.shown, data, fork.path)
 

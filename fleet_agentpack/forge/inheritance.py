@@ -57,8 +57,17 @@ def dependency_cycle(definition: Definition, lookup: Lookup) -> list[str] | None
 
 
 def requirements(definition: Definition) -> list[str]:
-    """The references to tools that a definition needs."""
-    return strings_of(definition.data.get("tools" if definition.kind == "agent" else "depends_on"))
+    """The references to tools that a definition needs and does not bring with it."""
+    references = strings_of(
+        definition.data.get("tools" if definition.kind == "agent" else "depends_on")
+    )
+    custom = definition.data.get("custom_tools")
+    own = [
+        each.get("name")
+        for each in (custom if isinstance(custom, list) else [])
+        if isinstance(each, Mapping)
+    ]
+    return [text for text in references if parse_reference(text).name not in own]
 
 
 def _base(chain: list[Definition], lookup: Lookup, warnings: list[str]) -> Definition | None:

@@ -1,10 +1,8 @@
-"""Installs, updates and removes plugins: staged whole, verified, then swapped in by a rename."""
+"""Installs, updates and removes plugins: all of a plugin and what it needs, or nothing."""
 
 from __future__ import annotations
 
 import hashlib
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,17 +12,19 @@ from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.forks import is_breaking
-from fleet_agentpack.forge.names import checked_reference, is_usable_name
-from fleet_agentpack.forge.plugin_folders import plugin_folders
+from fleet_agentpack.forge.names import Reference, checked_reference, is_usable_name
 from fleet_agentpack.forge.plugin_manifest import dependencies_of
 from fleet_agentpack.forge.plugins import Installed, Scope, choose
 from fleet_agentpack.forge.registries import Offer, checksum_of, safe_url
 from fleet_agentpack.forge.service import Desk
+from fleet_agentpack.forge.swapping import clear_stages, new_stage, put_in_place, recover
 from fleet_agentpack.forge.writing import write_json, writing_below
 from fleet_agentpack.support.results import UNKNOWN
-from fleet_agentpack.support.semver import best_version, is_newer
+from fleet_agentpack.support.semver import is_newer
 
 MOST_DEPENDENCIES = 50
+
+Order = list[tuple[Offer, dict[str, Any]]]  # plugins to put in place, each with its manifest
 
 # Kind of component → the endings its files may have; the first is the default.
 ENDINGS = {
@@ -53,10 +53,10 @@ class Installer:
         self._desk = desk
 
     def install(self, plugin: str, scope: Scope, *, force: bool = False) -> list[dict[str, Any]]:
-        """Install a plugin and what it needs, each whole or not at all. Raises `ForgeError`."""
+        """Install a plugin and what it needs, all of it or nothing. Raises `ForgeError`."""
         reference = checked_reference("plugin", plugin)
         survey = self._desk.plugins.survey(self._desk.warnings)
-        order = self._with_dependencies(reference.name, reference.wanted, survey.offers, scope)
+        order = self._with_dependencies(reference, survey.offers, scope)
         if not order:
             raise ForgeError.plugin_missing(str(reference), searched=survey.searched)
         with self._writing(scope):
@@ -67,29 +67,29 @@ class Installer:
                     f"Update it: fleet-agentpack forge update {own.name}",
                     "Or install it again with --force",
                 )
-            return [self._put(offer, manifest, scope, force=force) for offer, manifest in order]
+            return self._put(order, scope, force=force)
 
     def uninstall(self, name: str, scope: Scope | None, *, force: bool = False) -> dict[str, Any]:
         """Remove a plugin. Raises `ForgeError` when it was edited or is needed, unless forced."""
         name = checked_reference("plugin", name).name
-        plugins = self._desk.plugins.installed(self._desk.warnings, scope or "all")
-        own = next((each for each in plugins if each.name == name), None)
+        plugins = self._desk.plugins.installed(self._desk.warnings)
+        copies = [each for each in plugins if each.name == name]
+        own = next((each for each in copies if scope in (each.scope, None)), None)
         if own is None:
             raise ForgeError.plugin_missing(name, searched=[], installed_only=True)
         needing = [each.name for each in plugins if name in _needs(each.manifest)]
-        if needing and not force:
+        if needing and len(copies) == 1 and not force:
             raise ForgeError.dependency(
-                f"{', '.join(needing)} needs {name}; --force removes it all the same",
+                f"{', '.join(needing)} needs {name}; nothing was removed",
+                f"Remove {needing[0]} first, or use --force",
                 plugin=name,
                 neededBy=needing,
             )
         with self._writing(own.scope):
             if not force:
                 _refuse_edited(own)
-            trash = self._scratch(own.scope)
-            trash.parent.mkdir(parents=True, exist_ok=True)
-            own.folder.rename(trash)
-            shutil.rmtree(trash, ignore_errors=True)
+            trash = new_stage(self._desk.plugins.base(own.scope))
+            own.folder.rename(trash / "removed")
         return {"name": own.name, "version": own.version, "scope": own.scope}
 
     def update(
@@ -101,101 +101,121 @@ class Installer:
         if unknown:
             raise ForgeError.plugin_missing(min(unknown), searched=[], installed_only=True)
         survey = self._desk.plugins.survey(self._desk.warnings)
-        updated, skipped = [], []
+        updated: list[dict[str, Any]] = []
+        skipped: list[dict[str, Any]] = []
         for plugin in plugins:
             offers = [each for each in survey.offers if each.name == plugin.name]
             newest = choose(offers, "latest")
             if (names and plugin.name not in names) or newest is None:
                 continue
-            if not is_newer(newest.version, plugin.version):
-                continue
+            current = self._installed(plugin.name, plugin.scope) or plugin
+            if not is_newer(newest.version, current.version):
+                continue  # also when another plugin's update has brought it along
             step = {"name": plugin.name, "from": plugin.version, "to": newest.version}
             if is_breaking(plugin.version, newest.version) and not breaking:
                 skipped.append({**step, "reason": "breaking"})
                 continue
             if not dry_run:
-                manifest = self._desk.plugins.manifest_of_offer(newest, self._desk.warnings)
-                with self._writing(plugin.scope):
-                    self._put(newest, manifest, plugin.scope, force=False)
+                self._update(Reference(plugin.name, newest.version), plugin, survey.offers, updated)
             updated.append({**step, "scope": plugin.scope})
         return {"updated": updated, "skipped": skipped, "dryRun": dry_run}
 
+    def _update(
+        self,
+        reference: Reference,
+        plugin: Installed,
+        offers: Sequence[Offer],
+        done: list[dict[str, Any]],
+    ) -> None:
+        """Update one plugin with what it needs; an error tells which were updated before."""
+        try:
+            order = self._with_dependencies(reference, offers, plugin.scope)
+            with self._writing(plugin.scope):
+                self._put(order, plugin.scope, force=False)
+        except ForgeError as error:
+            if not done:
+                raise
+            before = ", ".join(each["name"] for each in done)
+            raise ForgeError(
+                error.code,
+                f"{error} (updated before that: {before})",
+                details={**error.details, "updated": done},
+                suggestions=error.suggestions,
+            ) from error
+
     def _with_dependencies(
-        self, name: str, wanted: str, offers: Sequence[Offer], scope: Scope
-    ) -> list[tuple[Offer, dict[str, Any]]]:
-        """The plugin and those it needs that are not installed, dependencies first."""
+        self, reference: Reference, offers: Sequence[Offer], scope: Scope
+    ) -> Order:
+        """The plugin and those it needs that are not installed; empty when nobody offers it.
+
+        Raises `ForgeError` when a dependency cannot be had, or not in one version for all.
+        """
         chosen: dict[str, tuple[Offer, dict[str, Any]]] = {}
-        pending = [(name, wanted, "")]
+        pending = [(reference, "")]
         while pending:
-            each, version, needed_by = pending.pop(0)
-            if each in chosen or (needed_by and self._satisfied(each, version, scope)):
+            wanted, needed_by = pending.pop(0)
+            known = chosen.get(wanted.name)
+            if known and wanted.choose([known[0].version]) is None:
+                raise _unmet(needed_by, wanted, f"while {known[0].version} is needed elsewhere")
+            if known or (needed_by and self._satisfied(wanted, scope)):
                 continue
-            offer = choose([offer for offer in offers if offer.name == each], version)
+            offer = choose([each for each in offers if each.name == wanted.name], wanted.wanted)
             if offer is None and needed_by:
-                raise ForgeError.dependency(
-                    f"{needed_by} needs {each}@{version}, which no registry offers; "
-                    "nothing was installed",
-                    plugin=needed_by,
-                    missing=each,
-                )
+                raise _unmet(needed_by, wanted, "which no registry offers")
             if offer is None:
                 return []
             manifest = self._desk.plugins.manifest_of_offer(offer, self._desk.warnings)
-            chosen[each] = (offer, manifest)
+            chosen[wanted.name] = (offer, manifest)
             if len(chosen) > MOST_DEPENDENCIES:
-                raise ForgeError.dependency(f"{name} needs more than {MOST_DEPENDENCIES} plugins")
+                raise ForgeError.dependency(
+                    f"{reference.name} needs more than {MOST_DEPENDENCIES} plugins; "
+                    "nothing was installed"
+                )
+            needs = [Reference(name, ask) for name, ask in _needs(manifest).items()]
             if self._desk.configuration.auto_install_dependencies:
-                pending += [(need, ask, each) for need, ask in _needs(manifest).items()]
+                pending += [(need, wanted.name) for need in needs]
+            else:
+                self._desk.warnings.extend(
+                    f"{wanted.name} needs {need}, which is not installed"
+                    for need in needs
+                    if not self._satisfied(need, scope)
+                )
         return list(reversed(chosen.values()))
 
-    def _satisfied(self, name: str, wanted: str, scope: Scope) -> bool:
-        own = self._installed(name, scope) or self._desk.plugins.find_installed(name, [])
-        return own is not None and best_version([own.version], wanted) is not None
+    def _satisfied(self, wanted: Reference, scope: Scope) -> bool:
+        """Whether a plugin of that scope finds what it needs; all projects share the global one."""
+        own = self._installed(wanted.name, scope)
+        if own is None and scope == "local":
+            own = self._installed(wanted.name, "global")
+        return own is not None and wanted.choose([own.version]) is not None
 
     def _installed(self, name: str, scope: Scope) -> Installed | None:
         plugins = self._desk.plugins.installed(self._desk.warnings, scope)
         return next((each for each in plugins if each.name == name), None)
 
-    def _put(
-        self, offer: Offer, manifest: dict[str, Any], scope: Scope, *, force: bool
-    ) -> dict[str, Any]:
-        own = self._installed(offer.name, scope)
-        if own and not force:
-            _refuse_edited(own)
-        stage = self._scratch(scope)
-        try:
-            for part in self._parts(offer, manifest):
-                path = stage / part.path
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(self._content(offer, part))
-            stage.mkdir(parents=True, exist_ok=True)
-            write_json(stage / "plugin.json", manifest)
-            self._swap_in(stage, self._desk.plugins.base(scope) / offer.name, scope, offer.name)
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)
-        return {"name": offer.name, "version": offer.version, "scope": scope}
+    def _put(self, order: Order, scope: Scope, *, force: bool) -> list[dict[str, Any]]:
+        """Stage everything, then put it in place together."""
+        base = self._desk.plugins.base(scope)
+        stage = new_stage(base)
+        for offer, manifest in order:
+            own = self._installed(offer.name, scope)
+            if own and not force:
+                _refuse_edited(own)
+            place = own.folder.relative_to(base) if own else offer.name
+            self._stage(offer, manifest, stage / place)
+        put_in_place(base, stage)
+        return [
+            {"name": offer.name, "version": offer.version, "scope": scope} for offer, _ in order
+        ]
 
-    def _parts(self, offer: Offer, manifest: Mapping[str, Any]) -> Iterator[Part]:
-        inner = manifest.get("components")
-        table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
-        for kind, endings in ENDINGS.items():
-            items = table.get(kind)
-            for item in items if isinstance(items, list) else ():
-                yield self._part(offer, kind, endings, item)
-
-    def _part(self, offer: Offer, kind: str, endings: tuple[str, ...], item: Any) -> Part:
-        fields = item if isinstance(item, Mapping) else {}
-        source = fields.get("source") or fields.get("url") or fields.get("file")
-        url, name = safe_url(offer.manifest_url, source), fields.get("name")
-        if url is None or not is_usable_name(name) or "/" in str(name):
-            raise ForgeError.invalid(
-                f"{offer.name}: one of its {kind} has no usable name or source; "
-                "nothing was installed",
-                plugin=offer.name,
-            )
-        ending = PurePosixPath(urlsplit(url).path).suffix
-        file_name = f"{name}{ending if ending in endings else endings[0]}"
-        return Part(f"{kind}/{file_name}", url, checksum_of(fields.get("checksum")))
+    def _stage(self, offer: Offer, manifest: Mapping[str, Any], folder: Path) -> None:
+        for part in _parts(offer, manifest):
+            path = folder / part.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self._content(offer, part))
+        # Known by what it was asked for, whatever its manifest calls it.
+        known_as = {"name": offer.name, "version": offer.version}
+        write_json(folder / "plugin.json", {**manifest, **known_as})
 
     def _content(self, offer: Offer, part: Part) -> bytes:
         verify = self._desk.configuration.verify_checksums
@@ -214,34 +234,47 @@ class Installer:
     def _writing(self, scope: Scope) -> Iterator[None]:
         base = self._desk.plugins.base(scope)
         with writing_below(base.parent):
-            _recover(base)
+            recover(base)
             try:
                 yield
             finally:
-                _recover(base)
-
-    def _scratch(self, scope: Scope) -> Path:
-        return self._desk.plugins.base(scope) / ".staging" / secrets.token_hex(8)
-
-    def _swap_in(self, stage: Path, target: Path, scope: Scope, name: str) -> None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._desk.plugins.base(scope) / ".replaced" / name
-        if target.exists():
-            aside.parent.mkdir(parents=True, exist_ok=True)
-            target.rename(aside)
-        stage.rename(target)
-        shutil.rmtree(aside, ignore_errors=True)
+                clear_stages(base)
 
 
-def _recover(base: Path) -> None:
-    """Undo an interrupted swap: a plugin that was moved aside and not replaced comes back."""
-    for name, aside in plugin_folders(base / ".replaced"):
-        target = base / name
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            aside.rename(target)
-    for leftover in (".replaced", ".staging"):
-        shutil.rmtree(base / leftover, ignore_errors=True)
+def _items(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each component that a manifest lists, with its kind."""
+    inner = manifest.get("components")
+    table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
+    for kind in ENDINGS:
+        items = table.get(kind)
+        yield from ((kind, item) for item in (items if isinstance(items, list) else ()))
+
+
+def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[Part]:
+    for kind, item in _items(manifest):
+        fields = item if isinstance(item, Mapping) else {}
+        source = fields.get("source") or fields.get("url") or fields.get("file")
+        url, name = safe_url(offer.manifest_url, source), fields.get("name")
+        if url is None or not is_usable_name(name) or "/" in str(name):
+            raise ForgeError.invalid(
+                f"{offer.name}: one of its {kind} has no usable name or source; "
+                "nothing was installed",
+                "Tell the plugin's maintainer",
+                plugin=offer.name,
+            )
+        ending = PurePosixPath(urlsplit(url).path).suffix
+        file_name = f"{name}{ending if ending in ENDINGS[kind] else ENDINGS[kind][0]}"
+        yield Part(f"{kind}/{file_name}", url, checksum_of(fields.get("checksum")))
+
+
+def _unmet(needed_by: str, wanted: Reference, why: str) -> ForgeError:
+    return ForgeError.dependency(
+        f"{needed_by} needs {wanted.name}@{wanted.wanted}, {why}; nothing was installed",
+        "See what is offered: fractary_forge_plugin_search",
+        "Or install without dependencies: set install.auto_install_dependencies to false",
+        plugin=needed_by,
+        missing=wanted.name,
+    )
 
 
 def _needs(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -263,16 +296,14 @@ def _refuse_edited(plugin: Installed) -> None:
 
 
 def _recorded(plugin: Installed) -> Iterator[tuple[str, str]]:
-    for kind, endings in ENDINGS.items():
-        items = plugin.manifest.get(kind)
-        for item in items if isinstance(items, list) else ():
-            fields = item if isinstance(item, Mapping) else {}
-            digest, name = checksum_of(fields.get("checksum")), fields.get("name")
-            if digest and is_usable_name(name):
-                for ending in endings:
-                    path = f"{kind}/{name}{ending}"
-                    if (plugin.folder / path).is_file():
-                        yield path, digest
+    for kind, item in _items(plugin.manifest):
+        fields = item if isinstance(item, Mapping) else {}
+        digest, name = checksum_of(fields.get("checksum")), fields.get("name")
+        if digest and is_usable_name(name):
+            for ending in ENDINGS[kind]:
+                path = f"{kind}/{name}{ending}"
+                if (plugin.folder / path).is_file():
+                    yield path, digest
 
 
 def _differs(path: Path, digest: str) -> bool:

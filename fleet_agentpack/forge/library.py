@@ -6,7 +6,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,7 @@ class Found:
     name: str
     version: str | None  # where the path names one
     path: Path
+    location: str  # the same as text
     shelf: Shelf
     signature: Signature
     problem: str | None = None
@@ -53,11 +54,16 @@ class Listed:
 
     @property
     def name(self) -> str:
+        """The definition's name."""
         return self.found.name
 
-    @property
-    def source(self) -> Source:
-        return self.found.shelf.source
+
+@dataclass(frozen=True)
+class _Kept:
+    """A definition as it was when its file was last read."""
+
+    listed: Listed
+    settled: bool
 
 
 class Library:
@@ -65,82 +71,34 @@ class Library:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[Shelf, dict[str, tuple[Signature, bool, Summary]]] = {}
+        self._kept: dict[Shelf, dict[str, _Kept]] = {}
         self._inside: dict[str, tuple[Signature, bool, str | None]] = {}
 
     def find(self, shelf: Shelf, name: str) -> list[Found]:
         """Every definition of a name on a shelf, one for each version."""
-        return _nearest(self._scan(shelf, only=name))
+        return _nearest(_Scan(self, shelf, {}, name).folder(shelf.root, ""))
 
     def names(self, shelf: Shelf) -> list[str]:
         """The names on a shelf."""
-        return sorted({found.name for found in self._scan(shelf)})
+        return sorted({found.name for found in _Scan(self, shelf, {}).folder(shelf.root, "")})
 
     def listing(self, shelf: Shelf, report: Report | None = None) -> list[Listed]:
         """Everything on a shelf with its summary; only new and changed files are read."""
         with self._lock:
-            places = _nearest(self._scan(shelf))
             before = self._kept.get(shelf, {})
-            kept: dict[str, tuple[Signature, bool, Summary]] = {}
-            listed = []
+            places = _nearest(_Scan(self, shelf, before).folder(shelf.root, ""))
+            kept: dict[str, _Kept] = {}
             for done, found in enumerate(places):
-                key = str(found.path)
-                known = before.get(key)
-                if known is None or known[0] != found.signature or not known[1]:
+                known = before.get(found.location)
+                if known is None or known.listed.found is not found:
                     if report and done % REPORT_EVERY == 0:
                         report(done, len(places), f"reading {shelf.kind}s")
                     known = _read(found)
-                kept[key] = known
-                listed.append(Listed(found, known[2]))
+                kept[found.location] = known
             self._kept[shelf] = kept
-            return listed
+            return [each.listed for each in kept.values()]
 
-    def _scan(self, shelf: Shelf, only: str | None = None) -> Iterator[Found]:
-        yield from self._scan_folder(shelf, shelf.root, "", only)
-
-    def _scan_folder(
-        self, shelf: Shelf, folder: Path, prefix: str, only: str | None
-    ) -> Iterator[Found]:
-        for entry in _entries(folder):
-            if entry.name.startswith("@") and not prefix:
-                if only is None or only.startswith(f"{entry.name}/"):
-                    yield from self._scan_folder(shelf, folder / entry.name, f"{entry.name}/", only)
-                continue
-            found = self._look_at(shelf, entry, prefix, only)
-            if found:
-                yield found
-            elif prefix.count("/") == 1 and _is_directory(entry):
-                below = f"{prefix}{entry.name}/"
-                if only is None or only.startswith(below):
-                    yield from self._scan_folder(shelf, folder / entry.name, below, only)
-
-    def _look_at(
-        self, shelf: Shelf, entry: os.DirEntry[str], prefix: str, only: str | None
-    ) -> Found | None:
-        is_directory = _is_directory(entry)
-        stem, dot, ending = entry.name.rpartition(".")
-        stem, suffix = (entry.name, "") if is_directory or not stem else (stem, dot + ending)
-        if not is_directory and suffix not in SUFFIXES:
-            return None
-        name, _, version = stem.partition("@")
-        if only is not None and prefix + name != only:
-            return None
-        path = entry.path
-        if is_directory:
-            inner = self._definition_inside(entry.path, shelf.kind)
-            if inner is None:
-                return None
-            path = f"{entry.path}/{inner}"
-        try:
-            status = os.lstat(path)
-        except OSError:
-            return None
-        problem = None
-        if entry.is_symlink() or stat.S_ISLNK(status.st_mode):
-            problem, status = _followed(shelf, path, status)
-        return Found(prefix + name, version or None, Path(path), shelf, _signature(status), problem)
-
-    def _definition_inside(self, directory: str, kind: Kind) -> str | None:
+    def definition_inside(self, directory: str, kind: Kind) -> str | None:
         """The file name of the definition in a directory, Markdown first."""
         try:
             signature = _signature(os.stat(directory))  # noqa: PTH116 - the hot path of every list
@@ -155,12 +113,79 @@ class Library:
         return inner
 
 
-def _read(found: Found) -> tuple[Signature, bool, Summary]:
+class _Scan:
+    """One walk over a shelf; a place that has not changed is answered with the old object."""
+
+    def __init__(
+        self, library: Library, shelf: Shelf, before: Mapping[str, _Kept], only: str | None = None
+    ) -> None:
+        self._library = library
+        self._shelf = shelf
+        self._before = before
+        self._only = only
+
+    def folder(self, folder: Path, prefix: str) -> Iterator[Found]:
+        """The definitions in a folder; `@scope` folders hold one or two levels more."""
+        only = self._only
+        for entry in _entries(folder):
+            full = prefix + entry.name
+            if only is not None and not (full.startswith(only) or only.startswith(f"{full}/")):
+                continue
+            if entry.name.startswith("@") and not prefix:
+                yield from self.folder(folder / entry.name, f"{full}/")
+                continue
+            found = self._look_at(entry, prefix)
+            if found:
+                yield found
+            elif prefix.count("/") == 1 and _is_directory(entry):
+                yield from self.folder(folder / entry.name, f"{full}/")
+
+    def _look_at(self, entry: os.DirEntry[str], prefix: str) -> Found | None:
+        is_directory = _is_directory(entry)
+        stem, dot, ending = entry.name.rpartition(".")
+        stem, suffix = (entry.name, "") if is_directory or not stem else (stem, dot + ending)
+        if not is_directory and suffix not in SUFFIXES:
+            return None
+        name, _, version = stem.partition("@")
+        if self._only is not None and prefix + name != self._only:
+            return None
+        location = entry.path
+        if is_directory:
+            inner = self._library.definition_inside(location, self._shelf.kind)
+            if inner is None:
+                return None
+            location = f"{location}/{inner}"
+        try:
+            status = os.lstat(location)
+        except OSError:
+            return None
+        problem = None
+        if entry.is_symlink() or stat.S_ISLNK(status.st_mode):
+            problem, status = _followed(self._shelf, location, status)
+        signature = _signature(status)
+        known = self._before.get(location)
+        if known and known.settled and known.listed.found.signature == signature:
+            found = known.listed.found
+            if found.problem == problem:
+                return found
+        return Found(
+            prefix + name,
+            version or None,
+            Path(location),
+            location,
+            self._shelf,
+            signature,
+            problem,
+        )
+
+
+def _read(found: Found) -> _Kept:
     settled = _is_settled(found.signature)
     if found.problem:
-        return found.signature, settled, Summary(found.version or "", problem=found.problem)
-    summary = summarise(found.path, found.shelf.kind, found.version)
-    return found.signature, settled, summary
+        summary = Summary(found.version or "", problem=found.problem)
+    else:
+        summary = summarise(found.path, found.shelf.kind, found.version)
+    return _Kept(Listed(found, summary), settled)
 
 
 def _nearest(places: Iterator[Found]) -> list[Found]:

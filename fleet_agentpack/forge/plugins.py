@@ -29,6 +29,7 @@ from fleet_agentpack.forge.plugin_manifest import (
 )
 from fleet_agentpack.forge.registries import Offer, RegistryClient, Survey
 from fleet_agentpack.forge.search import ranked
+from fleet_agentpack.forge.swapping import is_interrupted
 from fleet_agentpack.support.results import UNKNOWN
 from fleet_agentpack.support.semver import best_version, is_newer
 
@@ -63,12 +64,14 @@ class Plugins:
     def installed(self, warnings: list[str], scope: str = "all") -> list[Installed]:
         """The plugins on disk, the project's first; one that is broken is a warning."""
         scopes: tuple[Scope, ...] = ("local", "global")
-        return [
-            plugin
-            for each in scopes
-            if scope in (each, "all")
-            for plugin in self._in_scope(each, warnings)
-        ]
+        wanted = [each for each in scopes if scope in (each, "all")]
+        for each in wanted:
+            if is_interrupted(self.base(each)):
+                warnings.append(
+                    f"An installation ({each}) was interrupted; the next "
+                    "fleet-agentpack forge install, update or uninstall finishes it"
+                )
+        return [plugin for each in wanted for plugin in self._in_scope(each, warnings)]
 
     def listing(self, scope: str, *, outdated: bool, warnings: list[str]) -> dict[str, Any]:
         """Installed plugins; the network is asked only for what is outdated."""

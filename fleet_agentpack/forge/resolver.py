@@ -37,6 +37,7 @@ class Resolver:
         self._configuration = configuration
         self._library = library
         self._stockyard = stockyard
+        self._shelves: dict[tuple[Kind, Source], list[Shelf]] = {}
 
     def tiers(self, source: str = "all") -> list[Source]:
         """The tiers that are searched when a caller asks for a source."""
@@ -46,8 +47,14 @@ class Resolver:
             if source in (tier, "all") and self._configuration.tier_enabled(tier)
         ]
 
-    def shelves(self, kind: Kind, tier: Source) -> Iterator[Shelf]:
+    def shelves(self, kind: Kind, tier: Source) -> list[Shelf]:
         """The directories of a tier: its own, then those of installed plugins."""
+        key = (kind, tier)
+        if key not in self._shelves:
+            self._shelves[key] = list(self._find_shelves(kind, tier))
+        return self._shelves[key]
+
+    def _find_shelves(self, kind: Kind, tier: Source) -> Iterator[Shelf]:
         configuration = self._configuration
         if tier == "local":
             root, base = configuration.local_root(kind), configuration.places.project
@@ -122,18 +129,21 @@ class Resolver:
             )
         raise self._missing(kind, reference, tiers, warnings)
 
-    def nearest_file(self, kind: Kind, name: str) -> Path | None:
-        """The file that a name means, valid or not; None where there is none, or a choice."""
+    def nearest_file(self, kind: Kind, reference: Reference) -> Path | None:
+        """The file that a reference means by its path alone, valid or not."""
         for tier in self.tiers():
-            found = [] if tier == "stockyard" else self._find(kind, name, tier, None)
-            if found:
-                only_one = len(found) == 1 and not found[0].problem
-                return found[0].path if only_one else None
+            found = [] if tier == "stockyard" else self._find(kind, reference.name, tier, None)
+            places = {each.version or "": each for each in found if not each.problem}
+            chosen = "" if reference.any_version and "" in places else None
+            if chosen is None:
+                chosen = reference.choose([version for version in places if version])
+            if chosen is not None:
+                return places[chosen].path
         return None
 
     def find_local(self, kind: Kind, name: str) -> Path | None:
         """The project's own file of a name, in any layout; plugins do not count."""
-        own = next(self.shelves(kind, "local"))
+        own = self.shelves(kind, "local")[0]
         return next((found.path for found in self._library.find(own, name)), None)
 
     def exists(self, kind: Kind, reference: Reference, warnings: list[str]) -> Definition | None:
@@ -226,7 +236,6 @@ class Resolver:
     def _disk_rows(
         self, kind: Kind, tier: Source, warnings: list[str], report: Report | None
     ) -> list[Row]:
-        shown = self._configuration.places.shown
         rows: list[Row] = []
         for shelf in self.shelves(kind, tier):
             best: dict[str, Listed] = {}
@@ -235,9 +244,7 @@ class Resolver:
                     warnings.append(self._broken(each.found.path, each.summary.problem))
                 elif each.name not in best or _follows(each, best[each.name]):
                     best[each.name] = each
-            rows += [
-                Row(name, tier, shown(each.found.path), each.summary) for name, each in best.items()
-            ]
+            rows += [Row(name, tier, each.found.path, each.summary) for name, each in best.items()]
         return rows
 
     def _missing(

@@ -13,9 +13,9 @@ from typing import Any
 from fleet_agentpack.forge.cache import Cache
 from fleet_agentpack.forge.config import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.credentials import Credentials, Keyring, Vault
-from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, Definition, Kind, Row
+from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, SUFFIXES, Definition, Kind, Row
 from fleet_agentpack.forge.details import agent_details, tool_details
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError
 from fleet_agentpack.forge.forks import Forks
 from fleet_agentpack.forge.library import Library, Report
 from fleet_agentpack.forge.masking import masked_url
@@ -81,8 +81,7 @@ class ForgeService:
         self._transport = transport or Transport()
         self._vault = vault or Keyring()
         self._clock = clock
-        level = places.environ.get("FRACTARY_LOG_LEVEL", "info").lower()
-        logging.getLogger("fleet_agentpack.forge").setLevel(LOG_LEVELS.get(level, logging.INFO))
+        _set_log_level(places.environ.get("FRACTARY_LOG_LEVEL", ""))
 
     def desk(self, *, strict: bool = False) -> Desk:
         """The parts that a call works with. Raises `ForgeError` for an unusable configuration."""
@@ -117,7 +116,7 @@ class ForgeService:
         """Agents or tools, nearest first; of several tags one is enough."""
         desk = self.desk()
         if source != "all" and not desk.resolver.tiers(source):
-            desk.warnings.append(f"{source} is switched off (resolution.{source} is false)")
+            desk.warnings.append(f"{source} is not searched. {SWITCH_ON}")
         rows = desk.resolver.listing(
             kind, source, desk.warnings, want_tags=bool(tags), report=report
         )
@@ -126,7 +125,7 @@ class ForgeService:
         page = rows[offset : offset + limit]
         return desk.answer(
             {
-                f"{kind}s": [_listed(row) for row in page],
+                f"{kind}s": [self._listed(row) for row in page],
                 "total": len(rows),
                 "limit": limit,
                 "offset": offset,
@@ -261,7 +260,9 @@ class ForgeService:
         """Empty the cache, or what is older than some days. Raises `ForgeError`."""
         if older_than is not None and older_than < 0:
             raise ForgeError.invalid(
-                "olderThan is a number of days, 0 or more", olderThan=older_than
+                "olderThan is a number of days, 0 or more",
+                "Leave it out to clear everything, or see the ages: fractary_forge_cache_stats",
+                olderThan=older_than,
             )
         desk = self.desk()
         return desk.answer(desk.cache.clear(kind, older_than))
@@ -297,6 +298,16 @@ class ForgeService:
         plan = plan_merge(desk.forks, desk.resolver, name, desk.warnings)
         return desk.answer(plan.shown())
 
+    def _listed(self, row: Row) -> dict[str, Any]:
+        return {
+            "name": row.name,
+            "version": row.summary.version,
+            "description": row.summary.description,
+            "tags": UNKNOWN if row.summary.tags is None else list(row.summary.tags),
+            "source": row.source,
+            "path": row.path if isinstance(row.path, str) else self.places.shown(row.path),
+        }
+
     def _resolved(
         self, desk: Desk, kind: Kind, name: str, version: str | None, source: str
     ) -> Definition:
@@ -305,9 +316,9 @@ class ForgeService:
 
     def _named_file(self, desk: Desk, kind: Kind, name: str) -> Path:
         reference = checked_reference(kind, name)
-        broken = desk.resolver.nearest_file(kind, reference.name)
-        if broken is not None and reference.any_version:
-            return broken
+        file = desk.resolver.nearest_file(kind, reference)
+        if file is not None:
+            return file
         definition = desk.resolver.resolve(kind, reference, desk.warnings)
         if definition.file is None:
             raise ForgeError.invalid(
@@ -322,7 +333,10 @@ class ForgeService:
             path = self.places.expanded(text)
             real = Path(os.path.realpath(path))
         except (ValueError, OSError) as error:
-            raise ForgeError.invalid("`path` is not a usable path") from error
+            raise ForgeError.invalid(
+                "`path` is not a usable path",
+                f"Use a path of fractary_forge_{kind}_list, or the name instead",
+            ) from error
         roots = (self.places.cwd, desk.configuration.global_root, self.places.user)
         if not anywhere and not any(real.is_relative_to(os.path.realpath(r)) for r in roots):
             raise ForgeError.denied(
@@ -331,23 +345,26 @@ class ForgeService:
                 f"fleet-agentpack forge {kind}-validate PATH",
                 path=text[:200],
             )
-        if path.is_dir():
-            inside = [path / f"{kind}{ending}" for ending in (".md", ".yaml", ".yml")]
-            path = next((each for each in inside if each.is_file()), path)
-            if path.is_dir():
-                raise _no_file(kind, text)
-        return path
+        try:
+            if not path.is_dir():
+                return path
+            inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
+            file = next((each for each in inside if each.is_file()), None)
+        except OSError:  # a name that is too long for any file
+            file = None
+        if file is None:
+            raise _no_file(kind, text)
+        return file
 
 
-def _listed(row: Row) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "version": row.summary.version,
-        "description": row.summary.description,
-        "tags": UNKNOWN if row.summary.tags is None else list(row.summary.tags),
-        "source": row.source,
-        "path": row.path,
-    }
+def _set_log_level(name: str) -> None:
+    """Without a level of its own forge logs as the rest of the server does."""
+    logger = logging.getLogger("fleet_agentpack.forge")
+    level = LOG_LEVELS.get(name.lower())
+    logger.setLevel(logging.NOTSET if level is None else level)
+    if name and level is None:
+        known = ", ".join(LOG_LEVELS)
+        logger.warning("FRACTARY_LOG_LEVEL is none of %s and is ignored", known)
 
 
 def _no_file(kind: Kind, path: str) -> ForgeError:
@@ -363,4 +380,6 @@ def _text_of(path: Path) -> str:
     try:
         return read_text(path, MAX_DEFINITION_BYTES)
     except (UnreadableError, FileNotFoundError) as error:
-        raise ForgeError.invalid(f"{path.name} cannot be read: {error}") from error
+        raise ForgeError.invalid(
+            f"{path.name} cannot be read: {error}", "Correct the file or move it away"
+        ) from error

@@ -43,14 +43,14 @@ class Stockyard:
     def rows(self, kind: Kind, warnings: list[str], *, want_tags: bool) -> list[Row]:
         """Everything of a kind as lines of a list; failing is a warning."""
         try:
-            results, total = self._listing(kind)
+            results, total = self._listing(kind, warnings)
         except ForgeError as error:
             warnings.append(_not_reached(error))
             return []
         if len(results) < total:
             warnings.append(f"The stockyard has {total} {kind}s; {len(results)} of them are here")
         usable = [row for row in results if is_usable_name(row.get("name"), kind)]
-        tags = self._tags(kind, usable) if want_tags else {}
+        tags = self._tags(kind, usable, warnings) if want_tags else {}
         return [
             Row(
                 row["name"],
@@ -87,27 +87,29 @@ class Stockyard:
 
     def _one(self, path: str, warnings: list[str]) -> dict[str, Any] | None:
         try:
-            return _found(self._ask_all([path])[0])
+            return _found(self._ask_all([path], warnings)[0])
         except ForgeError as error:
             warnings.append(_not_reached(error))
             return None
 
-    def _tags(self, kind: Kind, rows: Sequence[dict[str, Any]]) -> dict[str, tuple[str, ...]]:
+    def _tags(
+        self, kind: Kind, rows: Sequence[dict[str, Any]], warnings: list[str]
+    ) -> dict[str, tuple[str, ...]]:
         """Tags are not part of a search result; they take one question for each name."""
         tags = {row["name"]: tuple(strings_of(row["tags"])) for row in rows if "tags" in row}
         unknown = [row["name"] for row in rows if row["name"] not in tags][:MOST_METADATA]
-        answers = self._ask_all([_metadata_path(kind, name) for name in unknown])
+        answers = self._ask_all([_metadata_path(kind, name) for name in unknown], warnings)
         for name, answer in zip(unknown, answers, strict=True):
             extra = None if isinstance(answer, ForgeError) else answer.get("stockyard")
             tags[name] = tuple(strings_of(extra.get("tags")) if isinstance(extra, dict) else [])
         return tags
 
-    def _listing(self, kind: Kind) -> tuple[list[dict[str, Any]], int]:
+    def _listing(self, kind: Kind, warnings: list[str]) -> tuple[list[dict[str, Any]], int]:
         """Everything of a kind, a page at a time, and how much there is. Raises `ForgeError`."""
-        first = _found(self._ask_all([_search_path(kind, 1)])[0]) or {}
+        first = _found(self._ask_all([_search_path(kind, 1)], warnings)[0]) or {}
         total = first["total"] if type(first.get("total")) is int else 0
         pages = min(MAX_PAGES, -(-total // PAGE_SIZE))
-        rest = self._ask_all([_search_path(kind, page) for page in range(2, pages + 1)])
+        rest = self._ask_all([_search_path(kind, n) for n in range(2, pages + 1)], warnings)
         results: list[dict[str, Any]] = []
         for answer in (first, *rest):
             if isinstance(answer, ForgeError):
@@ -124,7 +126,9 @@ class Stockyard:
         base = self._registry.url.rstrip("/")
         return f"{base}/{path}" if base.endswith("/api/v1") else f"{base}/api/v1/{path}"
 
-    def _ask_all(self, paths: Sequence[str]) -> list[dict[str, Any] | ForgeError]:
+    def _ask_all(
+        self, paths: Sequence[str], warnings: list[str]
+    ) -> list[dict[str, Any] | ForgeError]:
         urls = [self._absolute(path) for path in paths]
         kept = [self._cache.manifest(_key(self._registry, url), url) for url in urls]
         answers: list[Any] = [
@@ -140,6 +144,7 @@ class Stockyard:
             is_error = isinstance(answers[index], ForgeError)
             gone = is_error and answers[index].details.get("status") == 404
             if is_error and not gone and entry and isinstance(entry.manifest, dict):
+                warnings.append(f"{_not_reached(answers[index])}; this is an older answer of it")
                 answers[index] = entry.manifest
         return answers
 

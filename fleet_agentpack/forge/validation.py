@@ -170,11 +170,10 @@ def _references(
         else:
             advice.append(Advice(("extends",), str(error), binding=True))
     field = "tools" if kind == "agent" else "depends_on"
-    own = {each.get("name") for each in data.get("custom_tools") or () if isinstance(each, dict)}
-    for index, text in enumerate(requirements(definition)):
-        reference = parse_reference(text)
-        if reference.name not in own and lookup.exists("tool", reference, notes) is None:
-            advice.append(Advice((field, index), f"Tool not found: {text}", binding=True))
+    for text in requirements(definition):
+        if lookup.exists("tool", parse_reference(text), notes) is None:
+            place = (field, data[field].index(text))
+            advice.append(Advice(place, f"Tool not found: {text}", binding=True))
     cycle = dependency_cycle(definition, lookup)
     if cycle:
         faults.append(schema.Fault((field,), f"circular dependency: {' -> '.join(cycle)}"))

@@ -15,6 +15,8 @@ from fastmcp.tools.base import Tool, ToolResult
 from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
 
+from fleet_agentpack.settings import SettingsError
+from fleet_agentpack.support.errors import AppError
 from fleet_agentpack.tools.params import READS, Call, Hints
 from fleet_agentpack.tools.register import (
     Domain,
@@ -28,8 +30,6 @@ from fleet_agentpack.tools.register import (
 if TYPE_CHECKING:
     from fastmcp.utilities.components import FastMCPComponent
     from fastmcp.utilities.versions import VersionSpec
-
-    from fleet_agentpack.support.errors import AppError
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +111,14 @@ class DynamicTools(Provider):
         self._domain, self._runtime, self._read_only = domain, runtime, read_only
         self._wrapped: weakref.WeakKeyDictionary[DynamicTool, ProjectedTool]
         self._wrapped = weakref.WeakKeyDictionary()
+        self._kept: tuple[Any, Catalogue] | None = None
 
     def fingerprint(self) -> object:
         """See `Catalogue.fingerprint`."""
-        return self._catalogue().fingerprint()
+        try:
+            return self._catalogue().fingerprint()
+        except (AppError, SettingsError) as error:  # a domain that cannot be opened has no tools
+            return str(error)
 
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
         """None: a dynamic tool never runs as a background task."""
@@ -141,4 +145,7 @@ class DynamicTools(Provider):
 
     def _catalogue(self) -> Catalogue:
         assert self._domain.catalogue is not None  # noqa: S101 - made only for domains that have one
-        return self._domain.catalogue(self._runtime.services.get(self._domain.name))
+        service = self._runtime.services.get(self._domain.name)
+        if self._kept is None or self._kept[0] is not service:
+            self._kept = (service, self._domain.catalogue(service))
+        return self._kept[1]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
@@ -98,7 +99,7 @@ class InstalledTools:
 
     def __init__(self, enact: "EnactService") -> None:
         self._enact = enact
-        self._made: dict[str | None, tuple[Projection, dict[str, DynamicTool]]] = {}
+        self._made: WeakKeyDictionary[Projection, dict[str, DynamicTool]] = WeakKeyDictionary()
 
     def tools(self, session: str | None) -> Sequence[DynamicTool]:
         """The tools that a session sees now."""
@@ -114,14 +115,11 @@ class InstalledTools:
 
     def _described(self, session: str | None) -> dict[str, DynamicTool]:
         projection = self._enact.projection(session)
-        key = session if projection is not self._enact.projection(None) else None
-        made = self._made.get(key)
-        if made is None or made[0] is not projection:
-            described = {
+        if projection not in self._made:
+            self._made[projection] = {
                 name: _describe(self._enact, each) for name, each in projection.callables.items()
             }
-            made = self._made[key] = (projection, described)
-        return made[1]
+        return self._made[projection]
 
 
 def _describe(enact: "EnactService", tool: "Projected") -> DynamicTool:

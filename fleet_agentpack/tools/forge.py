@@ -31,7 +31,8 @@ def fractary_forge_agent_list(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Any:
-    """List available agents with optional filtering by tags and source."""
+    """List available agents with optional filtering by tags and source, to see which exist. Call
+    fractary_forge_agent_info next for one of the names."""
     return forge.listing(
         "agent", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
     )
@@ -40,14 +41,16 @@ def fractary_forge_agent_list(
 def fractary_forge_agent_info(
     forge: "ForgeService", *, name: str, version: Version = None, source: Source = "all"
 ) -> Any:
-    """Get an agent's details: prompt, tools, base and dependencies."""
+    """Read one agent in full (prompt, tools, base, dependencies) before you use, fork or change it.
+    Call fractary_forge_agent_validate next to check the definition."""
     return forge.info("agent", name, version, source)
 
 
 def fractary_forge_agent_validate(
     forge: "ForgeService", *, path: AgentPath = None, name: str | None = None, strict: bool = False
 ) -> Any:
-    """Validate an agent definition by path or by name."""
+    """Check an agent definition by path or by name, after it was written or changed. Correct what
+    `errors` names, then call it again."""
     return forge.validate("agent", path=path, name=name, strict=strict)
 
 
@@ -60,7 +63,8 @@ def fractary_forge_tool_list(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Any:
-    """List available tools with optional filtering by tags and source."""
+    """List available tools with optional filtering by tags and source, to see what agents can be
+    given. Call fractary_forge_tool_info next for one of the names."""
     return forge.listing(
         "tool", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
     )
@@ -69,14 +73,16 @@ def fractary_forge_tool_list(
 def fractary_forge_tool_info(
     forge: "ForgeService", *, name: str, version: Version = None, source: Source = "all"
 ) -> Any:
-    """Get a tool's details, with its inputs and outputs as JSON Schema."""
+    """Read one tool in full, its inputs and outputs as JSON Schema, before you use or change it.
+    Call fractary_forge_tool_validate next to check the definition."""
     return forge.info("tool", name, version, source)
 
 
 def fractary_forge_tool_validate(
     forge: "ForgeService", *, path: AgentPath = None, name: str | None = None, strict: bool = False
 ) -> Any:
-    """Validate a tool definition by path or by name."""
+    """Check a tool definition by path or by name, after it was written or changed. Correct what
+    `errors` names, then call it again."""
     return forge.validate("tool", path=path, name=name, strict=strict)
 
 
@@ -86,7 +92,8 @@ def fractary_forge_plugin_list(
     scope: Literal["global", "local", "all"] = "all",
     outdated: Annotated[bool, Field(description="Only those with an update")] = False,
 ) -> Any:
-    """List installed plugins."""
+    """List installed plugins, or only those that a registry has a newer version of. Call
+    fractary_forge_plugin_info next for what one of them holds."""
     return forge.plugin_list(scope, outdated=outdated)
 
 
@@ -97,14 +104,16 @@ def fractary_forge_plugin_info(
     version: Version = None,
     remote: Annotated[bool, Field(description="Ask the registries")] = False,
 ) -> Any:
-    """Get a plugin's details: components, dependencies, versions."""
+    """Show a plugin's components, dependencies and versions, as installed or as a registry offers
+    it. The user installs it with: fleet-agentpack forge install NAME."""
     return forge.plugin_info(plugin, version, remote=remote)
 
 
 def fractary_forge_plugin_search(
     forge: "ForgeService", *, query: str, tags: Tags = None, limit: int = 20, offset: int = 0
 ) -> Any:
-    """Search the registries for plugins."""
+    """Search the registries for a plugin that could be installed; an empty query finds all. Call
+    fractary_forge_plugin_info next, with remote: true."""
     return forge.plugin_search(query, tags or (), limit, offset)
 
 
@@ -113,7 +122,8 @@ def fractary_forge_config_get(
     *,
     key: Annotated[str, Field(description='Dotted path, e.g. "registries.0.url"')],
 ) -> Any:
-    """Get one forge configuration value."""
+    """Get one forge configuration value whose key you know. Call fractary_forge_config_show for all
+    keys."""
     return forge.config_get(key)
 
 
@@ -123,17 +133,20 @@ def fractary_forge_config_show(
     includeDefaults: bool = True,
     format: Literal["json", "yaml"] = "json",
 ) -> Any:
-    """Show the whole forge configuration and the files it comes from."""
+    """Show the whole forge configuration and the files it comes from, when something is not found
+    where it should be. Call fractary_forge_config_registry_list next for the logins."""
     return forge.config_show(include_defaults=includeDefaults, layout=format)
 
 
 def fractary_forge_config_registry_list(forge: "ForgeService") -> Any:
-    """List the configured plugin registries."""
+    """List the plugin registries in the order in which they are asked, with whether there is a
+    login. Call fractary_forge_plugin_search next to ask them."""
     return forge.registry_list()
 
 
 def fractary_forge_cache_stats(forge: "ForgeService") -> Any:
-    """Show what the forge cache holds."""
+    """Show how much the forge cache holds and how old it is, when a registry's answers look
+    outdated. Call fractary_forge_cache_clear next to have them fetched again."""
     return forge.cache_stats()
 
 
@@ -143,31 +156,36 @@ def fractary_forge_cache_clear(
     type: Literal["manifests", "downloads", "all"] = "all",
     olderThan: Annotated[int | None, Field(description="Only entries older than N days")] = None,
 ) -> Any:
-    """Clear the forge cache, everything unless told otherwise."""
+    """Clear the forge cache, everything unless told otherwise, so that registries are asked again.
+    Call fractary_forge_cache_stats first to see what it holds."""
     return forge.cache_clear(type, olderThan)
 
 
 def fractary_forge_fork_list(
     forge: "ForgeService", *, type: Literal["agent", "tool", "all"] = "all"
 ) -> Any:
-    """List forked agents and tools."""
+    """List the agents and tools that were forked from others, as far as known without a network.
+    Call fractary_forge_fork_check next for upstream updates."""
     return forge.fork_list(type)
 
 
 def fractary_forge_fork_info(forge: "ForgeService", *, name: str) -> Any:
-    """Get a fork's details: upstream, versions, dates."""
+    """Show where one fork comes from, its versions and dates. Call fractary_forge_fork_diff next
+    for what differs."""
     return forge.fork_info(name)
 
 
 def fractary_forge_fork_diff(
     forge: "ForgeService", *, name: str, format: Literal["unified", "json"] = "unified"
 ) -> Any:
-    """Show how a fork differs from its upstream."""
+    """Show how a fork differs from its newest upstream, field by field, before the two are merged.
+    The user merges with: fleet-agentpack forge merge NAME."""
     return forge.fork_diff(name, format)
 
 
 def fractary_forge_fork_check(forge: "ForgeService", *, name: str | None = None) -> Any:
-    """Check one fork, or all, for upstream updates."""
+    """Check one fork, or all, for upstream updates and whether they break it. Call
+    fractary_forge_fork_diff next for one that has an update."""
     return forge.fork_check(name)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
-from fastmcp.exceptions import PromptError, ResourceError
+from fastmcp.exceptions import FastMCPError, PromptError, ResourceError, ValidationError
 from fastmcp.prompts.base import Prompt, PromptArgument, PromptResult
 from fastmcp.resources.base import ResourceContent, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
@@ -84,7 +84,7 @@ class TextTemplate(ResourceTemplate):
         try:
             text, ending = await anyio.to_thread.run_sync(self._look_up, params["name"])
         except AppError as error:
-            raise ResourceError(_explained(error), log_level=logging.DEBUG) from error
+            raise _refusal(error, ResourceError) from error
         return ResourceResult([ResourceContent(text, mime_type=MIME_TYPES.get(ending))])
 
 
@@ -112,11 +112,12 @@ class GuidedPrompt(Prompt):
         missing = [a.name for a in self.arguments or [] if a.required and not given.get(a.name)]
         if missing:
             names = ", ".join(missing)
-            raise PromptError(f"{self.name} needs the argument {names}", log_level=logging.DEBUG)
+            message = f"{self.name} needs the argument {names}"
+            raise ValidationError(message, log_level=logging.DEBUG)
         try:
             return PromptResult(await anyio.to_thread.run_sync(self._write, given))
         except AppError as error:
-            raise PromptError(_explained(error), log_level=logging.DEBUG) from error
+            raise _refusal(error, PromptError) from error
 
 
 def _prompts(service: GetService) -> list[Prompt]:
@@ -185,6 +186,10 @@ def _resolve_fork(service: ForgeService, name: str) -> str:
     )
 
 
-def _explained(error: AppError) -> str:
-    suggestions = error.payload().get("suggestions") or []
-    return ". ".join([str(error), *suggestions])
+def _refusal(error: AppError, otherwise: type[FastMCPError]) -> FastMCPError:
+    """An error with what to do next; a name that is wrong or unknown is the caller's."""
+    payload = error.payload()
+    is_callers = payload["code"] == "VALIDATION_ERROR" or payload["code"].endswith("_NOT_FOUND")
+    kind = ValidationError if is_callers else otherwise
+    message = ". ".join([str(error), *payload["suggestions"]])
+    return kind(message, log_level=logging.DEBUG)

@@ -52,8 +52,8 @@ class Spec:
 
     @property
     def description(self) -> str:
-        """The tool's description on the wire: the function's docstring."""
-        return inspect.getdoc(self.function) or ""
+        """The tool's description on the wire: the function's docstring in one line."""
+        return " ".join((self.function.__doc__ or "").split())
 
 
 @dataclass(frozen=True)
@@ -315,7 +315,10 @@ def _progress_sender(context: Context) -> Callable[[float, float | None, str], A
 
 def session_of(context: Context) -> str | None:
     """Who is asking: the HTTP session, else the token's client; nobody in particular on stdio."""
-    connection = context.session._connection
+    try:
+        connection = context.session._connection
+    except RuntimeError:  # listed from inside the process, by no client at all
+        return None
     if connection.session_id:
         return connection.session_id
     token = get_access_token()

@@ -154,7 +154,7 @@ def test_started_in_a_terminal_it_says_what_it_waits_for() -> None:
         lines = [process.stderr.readline().decode() for _ in range(3)]
         assert "MCP server" in lines[0]
         assert "waits for an MCP client" in lines[1]
-        assert "claude mcp add" in lines[2]
+        assert "fleet-agentpack connect claude" in lines[2]
         time.sleep(1.5)
         process.send_signal(signal.SIGINT)
         out, rest = process.communicate(timeout=10)

@@ -11,7 +11,7 @@ import shutil
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,6 +22,10 @@ from fleet_agentpack.support import yaml12
 
 CASSETTES = Path(__file__).resolve().parents[2] / "cassettes" / "enact"
 needs_bwrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
+
+
+T = TypeVar("T")
+OPENED: list[Any] = []
 
 
 def no_keyring(_service: str, _account: str) -> str | None:
@@ -38,18 +42,26 @@ def make_service(
 ) -> EnactService:
     """A service in a home of its own, working in `home/work`."""
     (home / "work").mkdir(parents=True, exist_ok=True)
-    return EnactService(
-        EnactSettings(
-            home=home,
-            cwd=home / "work",
-            cache=home / ".cache" / "agentpack",
-            state=home / ".local" / "agentpack",
-            environ={"PATH": os.environ["PATH"], **(environ or {})},
-            container=container or ContainerSettings(),
-            session_scope=session_scope,
-            keyring=keyring,
+    return closed_later(
+        EnactService(
+            EnactSettings(
+                home=home,
+                cwd=home / "work",
+                cache=home / ".cache" / "agentpack",
+                state=home / ".local" / "agentpack",
+                environ={"PATH": os.environ["PATH"], **(environ or {})},
+                container=container or ContainerSettings(),
+                session_scope=session_scope,
+                keyring=keyring,
+            )
         )
     )
+
+
+def closed_later(made: T) -> T:
+    """Something that the end of the test closes."""
+    OPENED.append(made)
+    return made
 
 
 def configure(home: Path, **sections: Any) -> Path:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 
-from tests.rig import Http, Stdio, text_of
+from tests.rig import SERVE, Http, Stdio, child_environment, text_of
 
 Call = Callable[[str, dict[str, Any]], dict[str, Any]]
 List = Callable[[], list[dict[str, Any]]]
@@ -19,15 +22,12 @@ META = [f"enact__{each}" for each in ("search", "learn", "install", "uninstall",
 
 
 def path_without_bwrap(folder: Path) -> str:
-    """A PATH on which everything is found but bubblewrap and containers."""
+    """A PATH on which ordinary programs are found, but neither bubblewrap nor containers."""
     folder.mkdir()
-    hidden = {"bwrap", "podman", "docker"}
-    for directory in reversed(os.environ["PATH"].split(os.pathsep)):
-        for program in Path(directory).glob("*"):
-            if program.name not in hidden:
-                link = folder / program.name
-                link.unlink(missing_ok=True)
-                link.symlink_to(program)
+    for name in ("sh", "cat", "env", "ls", "true", "touch", "git"):
+        program = shutil.which(name)
+        if program:
+            (folder / name).symlink_to(program)
     return str(folder)
 
 
@@ -111,6 +111,40 @@ def test_the_seeds_session_on_the_built_in_registry(
     assert gone == {"success": True, "message": "Uninstalled agentpack/csv/stats@1.0.0"}
     assert "agentpack__csv__stats" not in {tool["name"] for tool in listed()}
     assert json.loads((home / ".enact" / "tools.json").read_text()) == {"tools": {}}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("kind", ["stdio", "http"])
+async def test_the_seeds_session_with_a_real_client(kind: str, mode: Any, work: Path) -> None:
+    (work / "x.csv").write_text("city,rain\nOslo,12\nRome,3\n")
+    with contextlib.ExitStack() as stack:
+        if kind == "stdio":
+            command, *words = SERVE
+            transport: Any = StdioTransport(command, words, env=child_environment())
+        else:
+            server = stack.enter_context(Http())
+            transport = StreamableHttpTransport(f"http://127.0.0.1:{server.port}/mcp")
+        changed = asyncio.Event()
+
+        async def heard(message: Any) -> None:
+            if "list_changed" in str(getattr(message, "method", message)):
+                changed.set()
+
+        async with Client(transport, message_handler=heard, mode=mode) as client:
+
+            async def ask(called: str, /, **arguments: Any) -> Any:
+                return (await client.call_tool(called, arguments)).structured_content
+
+            found = await ask("enact__search", query="csv analysis")
+            name = found["results"][0]["name"]
+            assert (await ask("enact__learn", tool=name))["documentation"].startswith("# CSV")
+            assert (await ask("enact__install", tool=name))["success"] is True
+            if mode == "legacy":  # the later protocol tells only those who subscribe
+                await asyncio.wait_for(changed.wait(), 20)
+            mcp_name = name.replace("/", "__")
+            assert mcp_name in {tool.name for tool in await client.list_tools()}
+            assert (await ask(mcp_name, file="x.csv"))["rows"] == 2
+            assert (await ask("enact__uninstall", tool=name))["success"] is True
 
 
 def test_bad_arguments_and_unknown_tools_are_results_in_the_domains_shape(work: Path) -> None:

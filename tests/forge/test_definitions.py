@@ -362,7 +362,7 @@ def test_configured_paths_and_switches_are_honoured(
     rows = listed(full.listing("agent"))
     assert "moved" in rows
     assert "reviewer" not in rows
-    assert "switched off" in full.listing("agent", source="global")["warnings"][0]
+    assert "is not searched. Switch it on" in full.listing("agent", source="global")["warnings"][0]
     with pytest.raises(ForgeError, match=r"in local$"):
         full.info("agent", "global-only")
 
@@ -372,3 +372,14 @@ def test_many_warnings_are_cut_short(forge: ForgeService, work: Path) -> None:
     warnings = forge.listing("agent")["warnings"]
     assert len(warnings) == 51
     assert warnings[-1] == "… and 30 more warnings"
+
+
+def test_a_tool_that_an_agent_brings_along_is_not_missed(forge: ForgeService, work: Path) -> None:
+    more = "custom_tools:\n- {name: own, type: tool}\n"
+    text = agent("maker", tools="own, gone") + more
+    write(work, {".fractary/agents/maker.yaml": text})
+    info = forge.info("agent", "maker")
+    assert [each["name"] for each in info["dependencies"]] == ["gone"]
+    assert info["warnings"] == ["Tool gone is not found in any source"]
+    errors = forge.validate("agent", name="maker", strict=True)["errors"]
+    assert [e["field"] for e in errors if "Tool not found" in e["message"]] == ["tools.1"]

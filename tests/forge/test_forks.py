@@ -56,8 +56,14 @@ def test_info_has_dates_and_the_latest_upstream(full: ForgeService) -> None:
         "localVersion": "2.0.1",
         "createdAt": "2025-11-02T09:00:00.000Z",
         "hasUpstreamUpdate": True,
-        "warnings": full.fork_info("my-triage")["warnings"],
     }
+
+
+def test_a_fork_that_cannot_be_read_is_not_called_missing(full: ForgeService) -> None:
+    with pytest.raises(ForgeError, match=r"broken\.yaml: not valid YAML") as caught:
+        full.fork_info("broken")
+    assert caught.value.code == "VALIDATION_ERROR"
+    assert "fractary_forge_agent_validate" in caught.value.suggestions[0]
 
 
 def test_the_package_manifest_tells_of_newer_versions(full: ForgeService) -> None:
@@ -310,3 +316,15 @@ def test_no_differences_means_the_same_leaves(one: dict[str, Any], other: dict[s
     there = {(row["field"], row["changeType"]) for row in differences(one, other)}
     back = {(row["field"], kinds[row["changeType"]]) for row in differences(other, one)}
     assert there == back
+
+
+@pytest.mark.parametrize(
+    "record", ["'@acme/base@1.0.0'", "{name: '@acme/base@^1.0.0', version: 1.0.0}"]
+)
+def test_a_scoped_upstream_is_read_without_its_range(
+    forge: ForgeService, work: Path, record: str
+) -> None:
+    text = agent("mine") + f"fork_of: {record}\n"
+    write(work, {".fractary/agents/mine.yaml": text})
+    (row,) = forge.fork_list()["forks"]
+    assert row["upstream"] == {"name": "@acme/base", "version": "1.0.0"}

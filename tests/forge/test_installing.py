@@ -84,7 +84,7 @@ def test_a_second_install_is_a_conflict_unless_forced(forge: ForgeService, shop:
     install(forge, "@acme/base", force=True)
 
 
-def test_a_part_with_another_checksum_installs_nothing(
+def test_a_part_with_another_checksum_installs_nothing_at_all(
     forge: ForgeService, shop: Site, work: Path
 ) -> None:
     shop.put("/@acme/worker/1.0.0/hooks/pre.js", b"evil")
@@ -92,8 +92,7 @@ def test_a_part_with_another_checksum_installs_nothing(
     with pytest.raises(ForgeError) as caught:
         install(forge, "@acme/worker@1.0.0")
     assert caught.value.code == "INTEGRITY_ERROR"
-    left = {name for name in tree(work) if name not in before and "@acme/base" not in name}
-    assert left == set()
+    assert tree(work) == before  # nor is what it needs left behind
 
 
 @pytest.mark.parametrize(
@@ -199,38 +198,142 @@ def test_uninstall_refuses_what_others_need(forge: ForgeService, shop: Site) -> 
         Installer(forge.desk()).uninstall("@acme/base", None)
 
 
-def test_a_swap_that_fails_puts_the_old_plugin_back(
-    forge: ForgeService, shop: Site, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(forge, "@acme/worker")
-    before = tree(work / ".fractary/plugins")
-    offer(shop, "1.1.0")
-    real = Path.rename
+def interrupt_move(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the given rename into or out of a plugin's place be the last thing that happens."""
+    real, count = Path.rename, 0
 
-    def fail(self: Path, target: Any) -> Any:
-        if ".staging" in str(self):
+    def rename(self: Path, target: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == number:
             raise KeyboardInterrupt
         return real(self, target)
 
-    monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(KeyboardInterrupt):
-        Installer(forge.desk()).update([])
+    monkeypatch.setattr(Path, "rename", rename)
+
+
+MOVES = range(1, 6)  # the stage, then two plugins, each moved aside and replaced
+
+
+@pytest.fixture
+def newer(forge: ForgeService, shop: Site) -> Site:
+    """Version 1.0.0 is installed; 2.0.0 needs a newer base, which is installed too."""
+    install(forge, "@acme/worker")
+    shop.put_registry(
+        shop.put_plugin(
+            plugin_manifest("@acme/worker", "2.0.0", dependencies={"@acme/base": "^2.0.0"}), PARTS
+        ),
+        shop.put_plugin(plugin_manifest("@acme/base", "2.0.0")),
+    )
+    return shop
+
+
+@pytest.mark.parametrize("number", MOVES)
+def test_a_swap_that_fails_leaves_everything_as_it_was(
+    forge: ForgeService, newer: Site, work: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    before = tree(work / ".fractary/plugins")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt_move(patch, number)
+        install(forge, "@acme/worker", force=True)
     assert tree(work / ".fractary/plugins") == before
+    assert "warnings" not in forge.plugin_list()
 
 
-def test_a_swap_that_was_killed_is_undone_by_the_next_command(
+@pytest.mark.parametrize("number", MOVES)
+def test_a_killed_installation_is_finished_or_undone_by_the_next_command(
+    forge: ForgeService, newer: Site, work: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("fleet_agentpack.forge.swapping._back", lambda *_: None)
+        interrupt_move(patch, number)
+        install(forge, "@acme/worker", force=True)
+    begun = number > 1
+    warned = "interrupted" in json.dumps(forge.plugin_list().get("warnings", []))
+    assert warned is begun
+    with pytest.raises(ForgeError, match="already installed"):
+        install(forge, "@acme/base")
+    found = {each["name"]: each["version"] for each in forge.plugin_list()["plugins"]}
+    old, new = ("1.4.0", "1.0.0"), ("2.0.0", "2.0.0")
+    assert (found["@acme/base"], found["@acme/worker"]) == (new if begun else old)
+    hidden = [path.name for path in (work / ".fractary/plugins").iterdir() if path.name[0] == "."]
+    assert hidden == []
+
+
+def test_an_update_brings_what_the_new_version_needs(
+    forge: ForgeService, newer: Site, work: Path
+) -> None:
+    result = Installer(forge.desk()).update(["@acme/worker"], breaking=True)
+    assert [each["to"] for each in result["updated"]] == ["2.0.0"]
+    assert forge.plugin_info("@acme/base")["version"] == "2.0.0"
+
+
+def test_an_update_that_fails_names_those_before_it(
+    forge: ForgeService, newer: Site, work: Path
+) -> None:
+    (work / ".fractary/plugins/@acme/worker/agents/worker.yaml").write_text("mine")
+    with pytest.raises(ForgeError, match="updated before that: @acme/base") as caught:
+        Installer(forge.desk()).update([], breaking=True)
+    assert caught.value.code == "CONFLICT_ERROR"
+    assert caught.value.details["updated"][0]["to"] == "2.0.0"
+    assert forge.plugin_info("@acme/worker")["version"] == "1.0.0"
+
+
+def test_one_version_has_to_do_for_all(
+    forge: ForgeService, site: Site, configure: Callable[..., None], work: Path
+) -> None:
+    entries = [
+        site.put_plugin(plugin_manifest("@a/x", dependencies={"@a/y": "*", "@a/z": "^1.0.0"})),
+        site.put_plugin(plugin_manifest("@a/y", dependencies={"@a/z": "^2.0.0"})),
+        site.put_plugin(plugin_manifest("@a/z", "1.0.0")),
+        site.put_plugin(plugin_manifest("@a/z", "2.0.0")),
+    ]
+    configure({"name": "r", "url": site.put_registry(*entries)})
+    with pytest.raises(ForgeError, match=r"@a/y needs @a/z@\^2.0.0, while 1.0.0") as caught:
+        install(forge, "@a/x")
+    assert caught.value.code == "DEPENDENCY_ERROR"
+    assert not (work / ".fractary/plugins").exists()
+
+
+def test_a_plugin_for_all_projects_does_not_lean_on_one_of_them(
+    forge: ForgeService, shop: Site, home: Path
+) -> None:
+    install(forge, "@acme/base", "local")
+    assert len(install(forge, "@acme/worker", "global")) == 2
+    Installer(forge.desk()).uninstall("@acme/base", "local")
+    with pytest.raises(ForgeError, match="needs @acme/base"):
+        Installer(forge.desk()).uninstall("@acme/base", "global")
+
+
+def test_without_automatic_dependencies_they_are_named(
     forge: ForgeService, shop: Site, work: Path
 ) -> None:
-    install(forge, "@acme/worker")
+    path = work / ".fractary/config.json"
+    config = json.loads(path.read_text())
+    config["install"] = {"auto_install_dependencies": False}
+    path.write_text(json.dumps(config))
+    desk = forge.desk()
+    assert len(Installer(desk).install("@acme/worker", "local")) == 1
+    assert "@acme/worker needs @acme/base@^1.0.0, which is not installed" in desk.warnings
+
+
+def test_a_plugin_keeps_the_name_it_was_asked_for_by(
+    forge: ForgeService, site: Site, configure: Callable[..., None], work: Path
+) -> None:
+    def offered(version: str) -> dict[str, Any]:
+        manifest = plugin_manifest("plain", "0.0.1")
+        return {**site.put_plugin(manifest), "name": "@a/plain", "version": version}
+
+    configure({"name": "r", "url": site.put_registry(offered("1.0.0")), "cache_ttl": 0})
+    install(forge, "@a/plain")
     plugins = work / ".fractary/plugins"
-    before = tree(plugins)
-    (plugins / ".replaced/@acme").mkdir(parents=True)
-    (plugins / "@acme/worker").rename(plugins / ".replaced/@acme/worker")
-    (plugins / ".staging/half").mkdir(parents=True)
-    assert forge.plugin_list()["total"] == 1
-    with pytest.raises(ForgeError, match="already installed"):
-        install(forge, "@acme/worker")
-    assert tree(plugins) == before
+    (plugins / "@a/plain").rename(plugins / "moved")
+    site.put_registry(offered("1.1.0"))
+    assert len(Installer(forge.desk()).update([])["updated"]) == 1
+    assert Installer(forge.desk()).update([])["updated"] == []
+    rows = forge.plugin_list()["plugins"]
+    assert [(row["name"], row["version"]) for row in rows] == [("@a/plain", "1.1.0")]
+    assert (plugins / "moved/plugin.json").is_file()
 
 
 def test_the_manifest_on_disk_is_the_registrys(forge: ForgeService, shop: Site, work: Path) -> None:

@@ -54,7 +54,7 @@ def test_off_unless_configured(full: ForgeService, site: Site) -> None:
     full.listing("agent")
     result = full.listing("agent", source="stockyard")
     assert result["agents"] == []
-    assert "switched off" in result["warnings"][0]
+    assert "is not searched. Switch it on" in result["warnings"][0]
     assert site.asked == []
 
 

@@ -24,7 +24,7 @@ def combined(name: str) -> Contents:
     def render(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
         if chosen:
             ids = tuple(module.id for module, _ in chosen)
-            yield Output(root, name, root.path(name), _joined(chosen, made), ids)
+            yield Output(root, root.path(name), _joined(chosen, made), ids)
 
     return render
 
@@ -35,8 +35,7 @@ def single_files(rename: Callable[[str], str] = str) -> Contents:
     def render(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
         for module, tree in chosen:
             name, blob = only_file(tree)
-            name = rename(name)
-            yield Output(root, name, root.path(name), blob, (module.id,))
+            yield Output(root, root.path(rename(name)), blob, (module.id,))
 
     return render
 
@@ -46,8 +45,7 @@ def skills(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
     for module, tree in chosen:
         directory = module.name if module.name is not None else safe_name(module.id)
         prefix, ids = root.path(f"{directory}/"), (module.id,)
-        for name, blob in tree.items():
-            yield Output(root, f"{directory}/{name}", prefix + name, blob, ids)
+        yield from [Output(root, prefix + name, blob, ids) for name, blob in tree.items()]
 
 
 def rules(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
@@ -61,7 +59,7 @@ def rules(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
             data = header.encode() + text.read()
             made[key] = Blob.of(data if data.endswith(b"\n") else data + b"\n")
         name = f"{module_fs_key(module.id)}.mdc"
-        yield Output(root, name, root.path(name), made[key], (module.id,))
+        yield Output(root, root.path(name), made[key], (module.id,))
 
 
 def _joined(chosen: Chosen, made: Made) -> Blob:

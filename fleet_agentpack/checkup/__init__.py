@@ -1,0 +1,1 @@
+"""One look at every domain: what is configured, reachable, writable, installed, and what to do."""

@@ -1,0 +1,88 @@
+"""`doctor --all` through the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rig import SERVE, child_environment
+
+
+def look(*words: str, **env: str) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
+    done = subprocess.run(
+        [*SERVE, "doctor", "--all", "--json", *words],
+        capture_output=True,
+        text=True,
+        env=child_environment(**env),
+        timeout=60,
+    )
+    assert done.stderr == ""
+    checks = json.loads(done.stdout)["checks"]
+    return done.returncode, {(check["area"], check["subject"]): check for check in checks}
+
+
+def test_an_empty_home_has_no_problem_and_every_note_says_what_to_do(home: Path) -> None:
+    status, checks = look()
+    assert status == 0
+    assert {area for area, _ in checks} == {
+        "package",
+        "agentpack",
+        "fleet",
+        "enact",
+        "forge",
+        "climpt",
+    }
+    assert not [check for check in checks.values() if check["state"] == "problem"]
+    assert all(check["advice"] for check in checks.values() if check["state"] == "note")
+    assert checks["agentpack", "config repo"]["advice"] == "fleet-agentpack init"
+
+
+def test_what_is_broken_is_named_and_the_status_says_so(home: Path, work: Path) -> None:
+    (home / ".enact").mkdir()
+    (home / ".enact/config.yaml").write_text("trust:\n  policy: sometimes\n")
+    (work / ".agent/climpt").mkdir(parents=True)
+    (work / ".agent/climpt/registry.json").write_text("{")
+    (work / "config.toml").write_text('[fleet]\nprogramme = "x"\n')
+    config = str(work / "config.toml")
+    status, checks = look(CODER_URL="http://127.0.0.1:1", FLEET_AGENTPACK_CONFIG=config)
+    assert status == 1
+    broken = {key for key, check in checks.items() if check["state"] == "problem"}
+    assert broken == {
+        ("package", "configuration"),
+        ("fleet", "engine"),
+        ("enact", "configuration"),
+        ("climpt", "registry"),
+    }
+    assert "CODER_SESSION_TOKEN" in checks["fleet", "engine"]["detail"]
+    assert "sometimes" in checks["enact", "configuration"]["detail"]
+
+
+def test_what_is_there_is_counted(work: Path) -> None:
+    for words in (["init"], ["climpt", "init"], ["forge", "init"]):
+        subprocess.run([*SERVE, *words], check=True, capture_output=True, env=child_environment())
+    status, checks = look()
+    assert status == 0
+    assert checks["climpt", "registry"]["detail"] == "7 commands"
+    assert ("agentpack", "machine id") in checks
+    assert ".fractary" in checks["forge", "configuration"]["detail"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_is_a_problem(home: Path) -> None:
+    (home / ".cache").mkdir(mode=0o500)
+    status, checks = look()
+    assert status == 1
+    assert checks["package", "cache directory"]["state"] == "problem"
+
+
+def test_people_get_a_table() -> None:
+    done = subprocess.run(
+        [*SERVE, "doctor", "--all"], capture_output=True, text=True, env=child_environment()
+    )
+    assert done.stdout.splitlines()[0].split() == ["area", "what", "found"]
+    assert "→ fleet-agentpack init" in done.stdout

@@ -1,0 +1,372 @@
+"""The store: what is installed is whole, whatever happens while it is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_agentpack.enact import store as store_module
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.support.results import UNKNOWN
+from tests.enact.kit import add_tool, configure, make_service, refused, snapshot, use_directory
+from tests.rig import child_environment
+
+
+@pytest.fixture
+def tools(home: Path) -> Path:
+    """A directory registry with two versions of a tool."""
+    folder = home / "registry"
+    for version in ("1.0.0", "1.1.0"):
+        add_tool(folder, "alice/hello", version, files={"version.txt": version})
+    use_directory(home, folder, execution={"default": "local"})
+    return folder
+
+
+def slowly(step: int) -> Any:
+    return pytest.param(step, marks=pytest.mark.slow)
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_install_and_uninstall_keep_both_files_alike(
+    service: EnactService, tools: Path, home: Path
+) -> None:
+    root = home / ".enact"
+    assert service.install("alice/hello")["message"] == "Installed alice/hello@1.1.0"
+    assert read(root / "tools.json") == {"tools": {"alice/hello": "1.1.0"}}
+    assert read(root / "mcp.json") == {
+        "tools": {"alice/hello": "1.1.0"},
+        "toolsets": {},
+        "activeToolset": None,
+    }
+    assert (root / "tools/alice/hello/1.1.0/version.txt").read_text() == "1.1.0"
+    assert read(root / "receipts/alice/hello/1.1.0.json")["source"] == str(tools)
+    assert list((root / ".incoming").iterdir()) == []
+    service.uninstall("alice/hello")
+    assert read(root / "tools.json") == {"tools": {}}
+    assert read(root / "mcp.json")["tools"] == {}
+    assert list((root / "tools").iterdir()) == []
+    assert list((root / "receipts").iterdir()) == []
+    with refused("NOT_INSTALLED"):
+        service.uninstall("alice/hello")
+
+
+def test_an_upgrade_and_a_downgrade_switch_the_version(
+    service: EnactService, tools: Path, home: Path
+) -> None:
+    service.install("alice/hello@1.0.0")
+    assert service.install("alice/hello")["message"] == "Installed alice/hello@1.1.0 (was 1.0.0)"
+    assert [p.name for p in (home / ".enact/tools/alice/hello").iterdir()] == ["1.1.0"]
+    service.install("alice/hello", "1.0.0")
+    assert service.installed()["tools"][0]["version"] == "1.0.0"
+    with refused("VERSION_NOT_FOUND"):
+        service.uninstall("alice/hello@1.1.0")
+
+
+def test_keys_that_we_do_not_know_are_kept(service: EnactService, tools: Path, home: Path) -> None:
+    root = home / ".enact"
+    (root / "tools.json").write_text('{"tools": {}, "aliases": {"hi": "alice/hello"}, "x": 1}')
+    (root / "mcp.json").write_text('{"tools": {}, "y": [2]}')
+    service.install("alice/hello")
+    assert read(root / "tools.json")["aliases"] == {"hi": "alice/hello"}
+    service.uninstall("alice/hello")
+    assert read(root / "tools.json") == {"tools": {}, "aliases": {}, "x": 1}
+    assert read(root / "mcp.json")["y"] == [2]
+
+
+@pytest.mark.parametrize("name", ["tools.json", "mcp.json"])
+@pytest.mark.parametrize("content", ["{", "[]", '{"tools": []}', '{"tools": {"a/b": 1}}', "\xff"])
+def test_a_corrupt_file_is_reported_and_left_alone(
+    service: EnactService, tools: Path, home: Path, name: str, content: str
+) -> None:
+    service.install("alice/hello@1.0.0")
+    path = home / ".enact" / name
+    path.write_bytes(content.encode("latin-1"))
+    before = snapshot(home / ".enact")
+    for act in (lambda: service.install("alice/hello"), lambda: service.uninstall("alice/hello")):
+        with refused("STORE_CORRUPT") as refusal:
+            act()
+        assert str(path) in refusal.error.message
+    assert snapshot(home / ".enact") == before
+    assert any(str(path) in warning for warning in service.installed()["warnings"])
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_an_install_that_fails_half_way_is_undone(
+    service: EnactService, tools: Path, home: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    service.install("alice/hello@1.0.0")
+    before = snapshot(home / ".enact")
+    broken = break_at(monkeypatch, step)
+    try:
+        service.install("alice/hello@1.1.0")
+    except EnactError as error:
+        monkeypatch.undo()
+        assert error.code == "STORE_UNAVAILABLE"
+        assert broken["count"] > step
+        assert snapshot(home / ".enact") == before
+        assert service.run("alice/hello").output == "hello from alice/hello\n"
+    else:
+        assert broken["count"] <= step, "every effect was allowed, so nothing may have failed"
+
+
+def break_at(monkeypatch: pytest.MonkeyPatch, step: int) -> dict[str, int]:
+    """Make the n-th effect on the disk fail, and only that."""
+    seen = {"count": 0}
+
+    def failing(function: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            seen["count"] += 1
+            if seen["count"] - 1 == step:
+                raise OSError(28, "No space left on device")
+            return function(*arguments, **options)
+
+        return call
+
+    from fleet_agentpack.enact import statefiles
+
+    monkeypatch.setattr(statefiles, "write_atomic", failing(statefiles.write_atomic))
+    monkeypatch.setattr(store_module, "_move", failing(store_module._move))
+    monkeypatch.setattr(store_module, "write_tree", failing(store_module.write_tree))
+    return seen
+
+
+KILLED = """
+import sys, os
+from pathlib import Path
+from fleet_agentpack.enact import statefiles, store
+from tests.enact.kit import make_service
+home, step, tool = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+count = 0
+def dying(function):
+    def call(*arguments, **options):
+        global count
+        if count == step:
+            os._exit(9)
+        count += 1
+        return function(*arguments, **options)
+    return call
+statefiles.write_atomic = dying(statefiles.write_atomic)
+store._move = dying(store._move)
+store.write_tree = dying(store.write_tree)
+service = make_service(home)
+(service.uninstall if sys.argv[4:] else service.install)(tool)
+print(count)
+"""
+
+
+def killed_at(home: Path, step: int, tool: str, *more: str) -> int:
+    script = [sys.executable, "-c", KILLED, str(home), str(step), tool, *more]
+    return subprocess.run(script, env=child_environment(), timeout=60).returncode
+
+
+@pytest.mark.parametrize("step", [slowly(0), slowly(1), slowly(3), 4, slowly(5), 6, slowly(7)])
+def test_a_kill_in_the_middle_of_an_upgrade_leaves_old_or_new(
+    service: EnactService, tools: Path, home: Path, step: int
+) -> None:
+    add_tool(tools, "bob/other")
+    service.install("alice/hello@1.0.0")
+    status = killed_at(home, step, "alice/hello@1.1.0")
+    assert status in (0, 9)
+    pinned = read(home / ".enact/tools.json")["tools"]["alice/hello"]
+    found = make_service(home).run("alice/hello")
+    assert found.output == "hello from alice/hello\n"
+    assert pinned in ("1.0.0", "1.1.0")
+    make_service(home).install("bob/other")  # the next command that writes tidies up
+    after = make_service(home)
+    assert list((home / ".enact/.incoming").iterdir()) == []
+    version = after.installed()["tools"][0]["version"]
+    assert [p.name for p in (home / ".enact/tools/alice/hello").iterdir()] == [version]
+    assert read(home / ".enact/mcp.json")["tools"]["alice/hello"] == version
+    assert after.run("alice/hello").exit_code == 0
+    assert after.installed()["warnings"] is UNKNOWN
+
+
+@pytest.mark.parametrize("step", [slowly(0), slowly(1), 2, slowly(3)])
+def test_a_kill_in_the_middle_of_a_removal_is_finished(
+    service: EnactService, tools: Path, home: Path, step: int
+) -> None:
+    service.install("alice/hello@1.0.0")
+    assert killed_at(home, step, "alice/hello", "uninstall") in (0, 9)
+    make_service(home).install("agentpack/csv/stats")
+    names = [tool["name"] for tool in make_service(home).installed()["tools"]]
+    if "alice/hello" in names:
+        assert make_service(home).run("alice/hello").exit_code == 0
+    else:
+        assert not (home / ".enact/tools/alice").exists()
+    assert list((home / ".enact/.incoming").iterdir()) == []
+
+
+def test_two_processes_installing_at_once_both_succeed(tools: Path, home: Path) -> None:
+    for number in range(4):
+        add_tool(tools, f"many/tool{number}")
+    script = (
+        "import sys; from pathlib import Path; from tests.enact.kit import make_service\n"
+        "service = make_service(Path(sys.argv[1]))\n"
+        "for tool in sys.argv[2:]: service.install(tool)"
+    )
+    wanted = ["alice/hello", *(f"many/tool{number}" for number in range(4))]
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, str(home), *order], env=child_environment())
+        for order in (wanted, wanted, list(reversed(wanted)))
+    ]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    listed = make_service(home).installed()
+    assert sorted(tool["name"] for tool in listed["tools"]) == sorted(wanted)
+    assert set(read(home / ".enact/mcp.json")["tools"]) == set(wanted)
+
+
+def test_a_lock_that_is_held_is_busy_not_broken(
+    service: EnactService, tools: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fleet_agentpack.support.locks import file_lock
+
+    monkeypatch.setattr(store_module, "LOCK_TIMEOUT_S", 0.2)
+    with file_lock(home / ".enact" / ".lock"), refused("BUSY"):
+        service.install("alice/hello")
+
+
+def change(path: Path) -> None:
+    path.write_text("changed")
+
+
+CHANGES = {
+    "edited": lambda folder: change(folder / "hello.txt"),
+    "removed": lambda folder: (folder / "hello.txt").unlink(),
+    "added": lambda folder: change(folder / "extra.txt"),
+    "executable": lambda folder: (folder / "hello.txt").chmod(0o755),
+    "linked": lambda folder: (
+        (folder / "hello.txt").rename(folder.parent / "elsewhere"),
+        (folder / "hello.txt").symlink_to(folder.parent / "elsewhere"),
+    ),
+    "manifest": lambda folder: (folder / "enact.yaml").write_text(
+        (folder / "enact.yaml").read_text().replace("cat hello.txt", "cat /etc/passwd")
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_tool_whose_files_changed_is_refused_until_it_is_installed_again(
+    service: EnactService, tools: Path, home: Path, case: str
+) -> None:
+    service.install("alice/hello")
+    tool = service.projection().callables["alice__hello"]
+    CHANGES[case](home / ".enact/tools/alice/hello/1.1.0")
+    for act in (
+        lambda: service.call(tool, {}),
+        lambda: make_service(home).run("alice/hello"),
+        lambda: make_service(home).learn("alice/hello"),
+    ):
+        with refused("TOOL_CHANGED"):
+            act()
+    service.install("alice/hello")
+    assert service.run("alice/hello").output == "hello from alice/hello\n"
+
+
+def test_a_receipt_that_is_missing_or_anothers_is_no_receipt(
+    service: EnactService, tools: Path, home: Path
+) -> None:
+    service.install("alice/hello")
+    tool = service.projection().callables["alice__hello"]
+    path = home / ".enact/receipts/alice/hello/1.1.0.json"
+    content = path.read_text()
+    for broken in ("{}", content.replace("1.1.0", "1.0.0")):
+        path.write_text(broken)
+        with refused("STORE_CORRUPT"):
+            service.call(tool, {})
+    path.unlink()
+    with refused("TOOL_CHANGED"):
+        service.call(tool, {})
+
+
+def test_a_built_in_tool_is_trusted_for_its_bytes_not_its_name(
+    service: EnactService, home: Path, work: Path
+) -> None:
+    service.install("agentpack/csv/stats")
+    receipts = home / ".enact/receipts/agentpack/csv/stats/1.0.0.json"
+    folder = home / ".enact/tools/agentpack/csv/stats/1.0.0"
+    (folder / "stats.py").write_text("print('{}')")
+    import hashlib
+
+    data = read(receipts)
+    data["files"]["stats.py"]["sha256"] = hashlib.sha256(b"print('{}')").hexdigest()
+    receipts.write_text(json.dumps(data))
+    (work / "x.csv").write_text("a\n1\n")
+    with refused("TOOL_CHANGED"):
+        service.run("agentpack/csv/stats", {"file": "x.csv"})
+
+
+def test_a_project_pins_its_own_version_in_the_same_store(
+    service: EnactService, tools: Path, home: Path, work: Path
+) -> None:
+    service.install("alice/hello@1.1.0")
+    service.install("alice/hello@1.0.0", project=True)
+    assert read(work / ".enact/tools.json") == {"tools": {"alice/hello": "1.0.0"}}
+    assert service.project_tools() == {"alice/hello": "1.0.0"}
+    assert service.installed()["tools"][0]["version"] == "1.1.0"
+    versions = home / ".enact/tools/alice/hello"
+    assert sorted(p.name for p in versions.iterdir()) == ["1.0.0", "1.1.0"]
+    service.uninstall("alice/hello")
+    assert [p.name for p in versions.iterdir()] == ["1.0.0"], "the project still needs it"
+    service.uninstall("alice/hello", project=True)
+    assert not versions.exists()
+
+
+def test_one_broken_tool_among_fifty_hides_no_other(
+    service: EnactService, tools: Path, home: Path
+) -> None:
+    for number in range(50):
+        add_tool(tools, f"many/tool{number:02}")
+        service.install(f"many/tool{number:02}")
+    folder = home / ".enact/tools/many"
+    (folder / "tool07/1.0.0/enact.yaml").write_text("name: [")
+    import shutil
+
+    shutil.rmtree(folder / "tool08")
+    (home / ".enact/receipts/many/tool09/1.0.0.json").unlink()
+    fresh = make_service(home)
+    assert len(fresh.projection().callables) == 47
+    assert len([w for w in fresh.installed()["warnings"] if "is left out" in w]) == 3
+    assert fresh.run("many/tool10").exit_code == 0
+
+
+def test_the_original_programs_own_entries_are_named_not_run(home: Path) -> None:
+    configure(home)
+    (home / ".enact/tools.json").write_text('{"tools": {"old/tool": "1.0.0", "../x": "1.0.0"}}')
+    service = make_service(home)
+    listed = service.installed()
+    assert listed["tools"] == []
+    assert len(listed["warnings"]) == 2
+    with refused("TOOL_CHANGED"):
+        service.run("old/tool")
+
+
+def test_the_store_stamps_what_changes(home: Path, tools: Path, service: EnactService) -> None:
+    before = service.fingerprint()
+    assert service.fingerprint() == before
+    time.sleep(0.02)
+    make_service(home).install("alice/hello")
+    after = service.fingerprint()
+    assert after != before
+    service.projection()
+    os.utime(home / ".enact/tools/alice/hello/1.1.0", (1, 1))
+    assert service.fingerprint() != after
+
+
+def test_a_file_where_the_store_should_be_is_reported_and_left_alone(home: Path) -> None:
+    (home / ".enact").write_text("not a directory")
+    service = make_service(home)
+    assert service.search("csv")["results"]
+    with refused("CONFIG_INVALID"):
+        service.install("agentpack/csv/stats")
+    assert (home / ".enact").read_text() == "not a directory"

@@ -1,0 +1,191 @@
+"""Lockfiles, logins and the registry list: written whole, locked, never by guesswork."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.lockfile import check_lock, integrity, lock, lockfile_path
+from fleet_agentpack.forge.names import Reference
+from fleet_agentpack.forge.registry_edits import add_registry, remove_registry
+from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.writing import writing_below
+from fleet_agentpack.support.locks import file_lock
+from fleet_agentpack.support.secret import Secret
+from tests.forge.conftest import MemoryVault
+from tests.forge.tree import agent, tool, write
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def project(forge: ForgeService, work: Path, home: Path) -> ForgeService:
+    write(
+        work / ".fractary",
+        {
+            "agents/one.yaml": agent("one", tools="hammer, 'nail@^1.0.0'"),
+            "tools/hammer.yaml": tool("hammer"),
+            "workflows/deep/flow.yaml": "steps:\n  - agent: shared\n",
+        },
+    )
+    write(
+        home / ".fractary/registry",
+        {
+            "tools/nail@1.2.0/tool.yaml": tool("nail", version="1.2.0"),
+            "agents/shared.yaml": agent("shared", version="3.0.0"),
+        },
+    )
+    return forge
+
+
+def test_the_lockfile_has_everything_used_in_the_originals_format(project: ForgeService) -> None:
+    desk = project.desk()
+    assert lock(desk, NOW)["agents"] == 2
+    data = json.loads(lockfile_path(desk).read_text())
+    assert (data["version"], data["generated"]) == (1, "2026-01-02T00:00:00.000Z")
+    assert list(data["agents"]) == ["one", "shared"]
+    assert data["tools"]["nail"]["version"] == "1.2.0"
+    assert data["tools"]["nail"]["resolved"] == "global"
+    assert data["agents"]["one"]["dependencies"] == {
+        "tools": {"hammer": "latest", "nail": "^1.0.0"}
+    }
+    for entry in (*data["agents"].values(), *data["tools"].values()):
+        assert entry["integrity"].startswith("sha256-")
+        assert len(entry["integrity"]) == 71
+    assert check_lock(desk) == []
+
+
+def test_a_changed_and_a_missing_definition_are_told(project: ForgeService, work: Path) -> None:
+    lock(project.desk(), NOW)
+    write(work, {".fractary/agents/one.yaml": agent("one", description="Changed", tools="hammer")})
+    (work / ".fractary/tools/hammer.yaml").unlink()
+    problems = {each["name"]: each["problem"] for each in check_lock(project.desk())}
+    assert problems == {"one": "integrity_mismatch", "hammer": "missing"}
+
+
+def test_integrity_does_not_depend_on_the_order_of_keys(project: ForgeService, work: Path) -> None:
+    desk = project.desk()
+    one = desk.resolver.exists("tool", Reference("hammer"), [])
+    assert one is not None
+    lines = tool("hammer").splitlines(keepends=True)
+    write(work, {".fractary/tools/turned.yaml": "".join([*lines[1:6], lines[0], *lines[6:]])})
+    other = desk.resolver.exists("tool", Reference("turned"), [])
+    assert other is not None
+    assert integrity(desk, one) == integrity(desk, other)
+
+
+def test_a_missing_dependency_stops_the_lock(project: ForgeService, work: Path) -> None:
+    (work / ".fractary/tools/hammer.yaml").unlink()
+    with pytest.raises(ForgeError) as caught:
+        lock(project.desk(), NOW)
+    assert caught.value.code == "DEPENDENCY_ERROR"
+    assert not lockfile_path(project.desk()).exists()
+
+
+@pytest.mark.parametrize("text", ["{broken", '{"version": 2}', "[]"])
+def test_an_unknown_lockfile_is_left_alone_unless_forced(project: ForgeService, text: str) -> None:
+    path = lockfile_path(project.desk())
+    write(path.parent, {path.name: text})
+    with pytest.raises(ForgeError) as caught:
+        lock(project.desk(), NOW)
+    assert caught.value.code == "CONFIG_ERROR"
+    assert path.read_text() == text
+    lock(project.desk(), NOW, force=True)
+    assert check_lock(project.desk()) == []
+
+
+def test_checking_without_a_lockfile_says_how_to_make_one(forge: ForgeService) -> None:
+    with pytest.raises(ForgeError, match="forge lock"):
+        check_lock(forge.desk())
+
+
+def test_many_writers_lose_no_registry(forge: ForgeService, work: Path) -> None:
+    def add(n: int) -> None:
+        add_registry(forge.places, f"r{n}", f"https://r{n}.example.test/r.json")
+
+    write(work, {".fractary/config.json": {"install": {"default_scope": "local"}, "mine": [1]}})
+    threads = [threading.Thread(target=add, args=(n,)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    data = json.loads((work / ".fractary/config.json").read_text())
+    assert len(data["registries"]) == 12
+    assert (data["install"], data["mine"]) == ({"default_scope": "local"}, [1])
+    remove_registry(forge.places, "r3")
+    assert len(forge.registry_list()["registries"]) == 11
+
+
+def test_the_users_file_and_a_named_file_are_edited(
+    forge: ForgeService, make: Callable[..., ForgeService], home: Path, work: Path
+) -> None:
+    add_registry(forge.places, "u", "file:///r.json", for_user=True)
+    assert (home / ".fractary/config.json").is_file()
+    named = make(FRACTARY_CONFIG="own.json")
+    add_registry(named.places, "o", "https://o.example.test/r.json", token_env="O_TOKEN")
+    assert json.loads((work / "own.json").read_text())["registries"][0]["auth"] == {
+        "type": "bearer",
+        "token_env": "O_TOKEN",
+    }
+    with pytest.raises(ForgeError, match="JSON files only"):
+        add_registry(make(FRACTARY_CONFIG="own.yaml").places, "x", "https://x.test/r.json")
+
+
+def test_a_lock_that_somebody_holds_is_a_conflict(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "fleet_agentpack.forge.writing.file_lock", lambda path: file_lock(path, timeout_s=0.05)
+    )
+    root = work / ".fractary"
+    with writing_below(root), pytest.raises(ForgeError) as caught, writing_below(root):
+        pass
+    assert caught.value.code == "CONFLICT_ERROR"
+
+
+def test_an_unwritable_place_is_denied(work: Path) -> None:
+    (work / ".fractary").write_text("a file, not a directory")
+    with pytest.raises(ForgeError) as caught, writing_below(work / ".fractary"):
+        pass
+    assert caught.value.code == "PERMISSION_DENIED"
+
+
+def test_a_login_in_the_keyring_leaves_no_token_on_disk(
+    make: Callable[..., ForgeService], home: Path, configure: Callable[..., None]
+) -> None:
+    vault = MemoryVault()
+    forge = make(vault=vault)
+    configure({"name": "shop", "url": "https://shop.example.test/r.json"})
+    credentials = forge.desk().credentials
+    assert credentials.store("shop", Secret("s3cret"), NOW) == "keyring"
+    assert vault.kept == {"shop": "s3cret"}
+    assert "s3cret" not in credentials.path.read_text()
+    registry = forge.desk().configuration.registries[0]
+    assert credentials.is_authenticated(registry)
+    assert credentials.headers(registry, registry.url) == {"Authorization": "Bearer s3cret"}
+    assert credentials.forget("shop", NOW)
+    assert vault.kept == {}
+    assert not credentials.is_authenticated(registry)
+
+
+def test_other_logins_survive_and_a_broken_file_is_left_alone(
+    forge: ForgeService, home: Path
+) -> None:
+    path = home / ".fractary/auth/credentials.json"
+    login = {"type": "basic", "username": "u", "password": "p"}
+    write(path.parent, {path.name: {"version": "1.0.0", "registries": {"old": login}, "x": 1}})
+    credentials = forge.desk().credentials
+    credentials.store("new", Secret("t"), NOW)
+    data = json.loads(path.read_text())
+    assert data["registries"]["old"] == login
+    assert data["x"] == 1
+    path.write_text("{broken")
+    with pytest.raises(ForgeError):
+        credentials.store("new", Secret("t"), NOW)
+    assert path.read_text() == "{broken"
