@@ -21,7 +21,7 @@ JSON = {"content-type": "application/json; charset=utf-8"}
 
 
 def recorded(cassette: str, path: str) -> Any:
-    """The first recorded answer for a path, as data or as text."""
+    """The first recorded answer for a path, or for the end of one, as data or as text."""
     text = _recorded_text(cassette, path)
     return json.loads(text) if text.startswith(("{", "[")) else text
 
@@ -29,7 +29,11 @@ def recorded(cassette: str, path: str) -> Any:
 @cache
 def _recorded_text(cassette: str, path: str) -> str:
     answers = Cassette.load(CASSETTES / f"{cassette}.yaml").answers
-    found = next(a for key, a in answers.items() if "/".join(key[1]) == path and not key[2])
+    found = next(
+        answer
+        for key, answer in answers.items()
+        if "/".join(key[1]).endswith(path) and key[0] == "GET" and not key[2]
+    )
     text: str = found[0]["body"]["string"]
     return text
 
@@ -129,7 +133,7 @@ class FakeCoder(httpx.AsyncBaseTransport):
         row["latest_app_status"] = copy.copy(status)
 
 
-METADATA = "/api/v2/workspaceagents/702ceb86-29b4-47b5-9b23-0598527ac43a/watch-metadata"
+METADATA = "/watch-metadata"
 
 
 def _json(body: Any, status: int = 200) -> httpx.Response:

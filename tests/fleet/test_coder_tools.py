@@ -10,6 +10,7 @@ import pytest
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.support.results import jsonable
+from tests.fleet.fakecoder import recorded
 from tests.fleet.stage import PROJECT, Stage
 
 OAUTH = "Implement user authentication with OAuth2. Include tests and documentation."
@@ -178,8 +179,10 @@ async def test_show_has_role_spec_status_and_the_pull_request(stage: Stage) -> N
             "fleet_mcp_pull_request_status": "open",
             "fleet_mcp_pull_request_check_status": "passing",
         }
-        assert agent["created_at"] == "2026-11-16T09:09:14Z"
-        assert agent["updated_at"] == "2026-11-16T09:09:15Z"  # of its latest report
+        workspace = recorded("show_agent", "/api/v2/users/me/workspace/papi")
+        assert agent["created_at"] == workspace["created_at"][:19] + "Z"
+        reported = workspace["latest_app_status"]["created_at"]
+        assert agent["updated_at"] == reported[:19] + "Z"
 
 
 @pytest.mark.cassettes("show_agent")

@@ -68,7 +68,6 @@ async def create_agent(t: Tape) -> None:
     await t.ask("GET", "/api/v2/users/me/workspace/papi")
     made = await t.create("papi", spec=OAUTH, keep=True)
     build = f"/api/v2/workspacebuilds/{made['latest_build']['id']}"
-    await t.ask("GET", f"{build}/logs")
     await t.poll(build, job_is("succeeded"), every=0.05)
     logs = (await t.ask("GET", f"{build}/logs")).json()
     for row in logs:
