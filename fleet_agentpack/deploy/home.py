@@ -38,26 +38,32 @@ class Home:
 
     @property
     def default_repo(self) -> Path:
+        """The config repo unless another one is named."""
         return self.root / "repo"
 
     @property
     def git_store(self) -> Path:
+        """Where checkouts of git modules are kept."""
         return self.root / "cache" / "git"
 
     @property
     def snapshots(self) -> Path:
+        """Where snapshots are kept."""
         return self.root / "state" / "snapshots"
 
     @property
     def staging(self) -> Path:
+        """Where a transaction gathers its files; rubbish unless a journal names it."""
         return self.root / "state" / "staging"
 
     @property
     def journal(self) -> Path:
+        """What a running transaction is about to do."""
         return self.root / "state" / "journal.json"
 
     @property
     def lock(self) -> Path:
+        """Held by whoever deploys or rolls back."""
         return self.root / "state" / "apply.lock"
 
     @property
