@@ -38,12 +38,12 @@ class Home:
 
     @property
     def default_repo(self) -> Path:
-        """Where the config repo is unless another is named."""
+        """The config repo unless another one is named."""
         return self.root / "repo"
 
     @property
     def git_store(self) -> Path:
-        """Where git modules are checked out."""
+        """Where checkouts of git modules are kept."""
         return self.root / "cache" / "git"
 
     @property
@@ -53,17 +53,17 @@ class Home:
 
     @property
     def staging(self) -> Path:
-        """Where bytes wait before a transaction swaps them in."""
+        """Where a transaction gathers its files; rubbish unless a journal names it."""
         return self.root / "state" / "staging"
 
     @property
     def journal(self) -> Path:
-        """The record of a transaction under way."""
+        """What a running transaction is about to do."""
         return self.root / "state" / "journal.json"
 
     @property
     def lock(self) -> Path:
-        """The lock that writing commands hold."""
+        """Held by whoever deploys or rolls back."""
         return self.root / "state" / "apply.lock"
 
     @property
