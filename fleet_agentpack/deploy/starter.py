@@ -62,9 +62,12 @@ def _manifest() -> str:
         "version": 1,
         "profiles": {"default": {"include_tags": ["base"]}},
         "targets": {
-            target.name: {"mode": "files", "scope": "both", "options": dict(target.options)}
+            target.name: {
+                "mode": "files",
+                "scope": "project" if target.project_only else "both",
+                "options": dict(target.options),
+            }
             for target in ALL
-            if not target.project_only
         },
         "modules": [
             {

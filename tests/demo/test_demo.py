@@ -42,7 +42,7 @@ def test_the_demo_plays_all_five_domains_and_leaves_nothing(home: Path, tmp_path
     ):
         assert f"→ {call}" in done.stdout
     for target in ("codex", "claude_code", "cursor", "vscode"):
-        assert target in done.stdout
+        assert re.search(rf"^ +{target} +create \d", done.stdout, re.MULTILINE), target
     assert "nothing is left behind" in done.stdout
     assert tree(home) == before
     assert os.listdir(scratch) == []
