@@ -14,6 +14,7 @@ from typing import Any
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.migrations import NewerLedgerError, migrate
 from fleet_agentpack.fleet.models import Task, TaskStatus
+from fleet_agentpack.support.locks import file_lock
 
 BUSY_TIMEOUT_S = 10.0
 COLUMNS = tuple(field.name for field in fields(Task))
@@ -173,9 +174,11 @@ class Ledger:
                 check_same_thread=False,
             )
             try:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.execute("PRAGMA synchronous = NORMAL")
-                migrate(db)
+                # Several connections that turn a new file to WAL at once lock each other out.
+                with file_lock(self._path.with_name(f"{self._path.name}.lock")):
+                    db.execute("PRAGMA journal_mode = WAL")
+                    db.execute("PRAGMA synchronous = NORMAL")
+                    migrate(db)
             except BaseException:
                 db.close()
                 raise

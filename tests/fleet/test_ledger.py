@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -104,8 +106,25 @@ def test_a_ledger_of_every_version_is_brought_up_to_date(tmp_path: Path, done: i
     ledger.close()
 
 
+def test_a_new_ledger_can_be_opened_by_many_at_once(tmp_path: Path) -> None:
+    for number in range(20):
+        ledgers = [Ledger(tmp_path / f"{number}.db") for _ in range(6)]
+        start = threading.Barrier(len(ledgers))
+
+        def use(ledger: Ledger, start: threading.Barrier = start) -> dict[str, Task]:
+            start.wait()
+            return ledger.open_tasks()
+
+        with ThreadPoolExecutor(len(ledgers)) as pool:
+            assert list(pool.map(use, ledgers)) == [{}] * len(ledgers)
+        for ledger in ledgers:
+            ledger.close()
+
+
 CLAIMER = """
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from fleet_agentpack.fleet.ledger import Ledger, TaskOpenError
