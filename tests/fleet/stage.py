@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,29 @@ class Stage:
                 return
             await asyncio.sleep(0.2)
         raise AssertionError(f"{name} never came up: {shown}")
+
+    @asynccontextmanager
+    async def ordinary(self, name: str) -> AsyncIterator[Callable[[], Awaitable[bool]]]:
+        """Somebody's workspace that is no agent; yields whether it is still there."""
+        if not self.live:
+
+            async def recorded() -> bool:
+                return True
+
+            yield recorded
+            return
+        client = CoderClient(Connection(self.url, Secret(self.token)))
+        plain = next(one for one in await client.templates() if one.name == "plain")
+        made = await client.create_workspace(name, plain, {})
+        while (await client.build(made.latest_build.id)).job.active:
+            await asyncio.sleep(0.2)
+
+        async def there() -> bool:
+            return (await client.workspace(name)).latest_build.id == made.latest_build.id
+
+        yield there
+        await client.delete_workspace(made.id)
+        await client.close()
 
     async def until_status(self, name: str, *wanted: str) -> dict[str, Any]:
         """The agent once it has one of these statuses; looks again, as a controller would."""

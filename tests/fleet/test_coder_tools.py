@@ -222,20 +222,21 @@ async def test_unknown_agents_are_404_for_every_tool(stage: Stage) -> None:
 async def test_a_workspace_that_is_no_agent_is_404_for_every_tool_and_nothing_is_touched(
     stage: Stage,
 ) -> None:
-    if stage.live:
-        pytest.skip("nobody's ordinary workspace is at stake here")
     fleet = stage.fleet
-    for work in (
-        fleet.show("my-dev-box"),
-        fleet.history("my-dev-box"),
-        fleet.start("my-dev-box", "x"),
-        fleet.stop("my-dev-box"),
-        fleet.delete("my-dev-box"),
-    ):
-        assert (await refused(work))["details"]["status"] == 404
-    assert "my-dev-box" not in [row["name"] for row in (await fleet.agents())["agents"]]
-    assert stage.cassette and {request.method for request in stage.cassette.requests} == {"GET"}
-    assert not any("/apps/" in path for path in stage.cassette.sent())
+    async with stage.ordinary("my-dev-box") as still_there:
+        for work in (
+            fleet.show("my-dev-box"),
+            fleet.history("my-dev-box"),
+            fleet.start("my-dev-box", "x"),
+            fleet.stop("my-dev-box"),
+            fleet.delete("my-dev-box"),
+        ):
+            assert (await refused(work))["details"]["status"] == 404
+        assert "my-dev-box" not in [row["name"] for row in (await fleet.agents())["agents"]]
+        assert await still_there()
+    if stage.cassette:
+        assert {request.method for request in stage.cassette.requests} == {"GET"}
+        assert not any("/apps/" in path for path in stage.cassette.sent())
 
 
 @pytest.mark.cassettes("tasks")
