@@ -1,5 +1,7 @@
 """Makes docs/demo.svg, the README's picture: runs the demo and draws its terminal.
 
+The text scrolls through a window as high as a terminal; where pictures do not move, its end stays.
+
 python docs/demo_svg.py
 """
 
@@ -15,7 +17,8 @@ from pathlib import Path
 TARGET = Path(__file__).with_name("demo.svg")
 COLOURS = {"31": "#f7768e", "32": "#9ece6a", "33": "#e0af68", "34": "#7aa2f7", "36": "#7dcfff"}
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-LINE, CHARACTER, MARGIN, COLUMNS = 18, 7.8, 16, 116
+LINE, CHARACTER, MARGIN, COLUMNS, ROWS = 18, 7.8, 16, 112, 30
+FIRST_S, STEP_S, LAST_S = 3.0, 0.45, 6.0  # how long the first screen, a line and the last one stay
 
 
 def run_demo() -> list[str]:
@@ -24,7 +27,8 @@ def run_demo() -> list[str]:
     env.pop("NO_COLOR", None)
     command = [sys.executable, "-m", "fleet_agentpack", "demo"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    shown = done.stdout.replace(f"{sys.executable} -m fleet_agentpack", "fleet-agentpack")
+    return ["$ fleet-agentpack demo", *shown.splitlines()]
 
 
 def spans(line: str) -> str:
@@ -46,19 +50,38 @@ def style(codes: list[str]) -> str:
     return "".join(attributes)
 
 
+def scrolling(steps: int) -> str:
+    """The style that moves the text up, a line at a time, and holds the last screen."""
+    total = FIRST_S + steps * STEP_S + LAST_S
+    frames = "".join(
+        f"{100 * (FIRST_S + step * STEP_S) / total:.2f}%"
+        f"{{transform:translateY({(steps - step - 1) * LINE}px)}}"
+        for step in range(steps)
+    )
+    return (
+        f"@keyframes scroll{{0%{{transform:translateY({steps * LINE}px)}}{frames}}}"
+        f"#text{{animation:scroll {total:.1f}s step-end infinite}}"
+        "@media (prefers-reduced-motion:reduce){#text{animation:none}}"
+    )
+
+
 def draw(lines: list[str]) -> str:
     """The whole picture."""
-    width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), len(lines) * LINE + 2 * MARGIN
+    width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), ROWS * LINE + 2 * MARGIN
+    above = max(0, len(lines) - ROWS)
     rows = "\n".join(
-        f'<text x="{MARGIN}" y="{MARGIN + LINE * (number + 1) - 5}">{spans(line)}</text>'
+        f'<text x="{MARGIN}" y="{LINE * (number - above + 1) - 5}">{spans(line)}</text>'
         for number, line in enumerate(lines)
+        if line.strip()
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">\n'
         "<title>fleet-agentpack demo in a terminal</title>\n"
-        f'<rect width="100%" height="100%" rx="8" fill="#1a1b26"/>\n'
-        f'<g font-family="{FONT}" font-size="13" fill="#c0caf5" xml:space="preserve">\n'
-        f"{rows}\n</g>\n</svg>\n"
+        f"<style>{scrolling(above)}</style>\n"
+        '<rect width="100%" height="100%" rx="8" fill="#1a1b26"/>\n'
+        f'<svg y="{MARGIN}" width="{width}" height="{ROWS * LINE}">\n'
+        f'<g id="text" font-family="{FONT}" font-size="13" fill="#c0caf5" xml:space="preserve">\n'
+        f"{rows}\n</g>\n</svg>\n</svg>\n"
     )
 
 

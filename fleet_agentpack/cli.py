@@ -127,9 +127,10 @@ def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -
     below = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)
     module.add(below, options.command)
     arguments = below.parse_args([*early, *options.arguments])
+    lenient = getattr(arguments, "lenient", False)
     return _guarded(
         below.prog,
-        lambda: int(arguments.handler(arguments, _settings(options))),
+        lambda: int(arguments.handler(arguments, _settings(options, lenient=lenient))),
         as_json=getattr(arguments, "json", False),
     )
 
@@ -164,8 +165,8 @@ def _guarded(prog: str, action: Callable[[], int], *, as_json: bool = False) -> 
         return 141
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    settings = Settings.read()
+def _settings(options: argparse.Namespace, *, lenient: bool = False) -> Settings:
+    settings = Settings.read(lenient=lenient)
     only = tuple(part.strip() for part in options.only.split(",") if part.strip())
     return dataclasses.replace(
         settings,

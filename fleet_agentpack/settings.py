@@ -91,16 +91,29 @@ class Settings:
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
+    def read(
+        cls,
+        environ: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        *,
+        lenient: bool = False,
+    ) -> Settings:
         """Settings from the environment and the configuration file.
 
-        Raises `SettingsError` when the file cannot be read or parsed.
+        A file that cannot be read or parsed raises `SettingsError`; if lenient, it is a warning.
         """
         variables = dict(os.environ if environ is None else environ)
         directories = Directories.of_user()
         given = variables.get("FLEET_AGENTPACK_CONFIG")
         path = Path(given).expanduser() if given else directories.config / "config.toml"
-        config = _load_config(path, required=bool(given))
+        warnings: list[str] = []
+        try:
+            config = _load_config(path, required=bool(given))
+        except SettingsError as error:
+            if not lenient:
+                raise
+            config, warnings = {}, [str(error)]
+        warnings += [f"{path}: unknown setting {key}" for key in _unknown_keys(config, KNOWN_KEYS)]
         return cls(
             environ=variables,
             cwd=cwd or Path.cwd(),
@@ -109,9 +122,7 @@ class Settings:
             config=config,
             config_path=path,
             only=_split(variables.get("FLEET_AGENTPACK_ONLY", "")),
-            warnings=tuple(
-                f"{path}: unknown setting {key}" for key in _unknown_keys(config, KNOWN_KEYS)
-            ),
+            warnings=tuple(warnings),
         )
 
     def table(self, *names: str) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fleet_agentpack.checkup.model import Check, Look, directory, failure, program
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.support.errors import AppError
 from fleet_agentpack.support.results import jsonable
 from fleet_agentpack.version import __version__
@@ -22,7 +22,7 @@ def package(settings: Settings) -> Iterable[Check]:
     there = path is not None and path.exists()
     yield Check("package", "configuration", "ok", f"{path}" if there else f"{path} (not there)")
     for warning in settings.warnings:
-        yield Check("package", "configuration", "problem", warning, "remove or correct the key")
+        yield Check("package", "configuration", "problem", warning, "correct that file")
     places = settings.directories
     for name in ("state", "cache", "data"):
         yield directory("package", f"{name} directory", getattr(places, name))
@@ -59,7 +59,8 @@ def fleet(settings: Settings) -> Iterable[Check]:
         engine = choose_engine(settings, table)
         agents, projects = asyncio.run(_ask_fleet(settings))
     except AppError as error:
-        yield failure("fleet", "engine", error)
+        advice = 'correct what it names; [fleet] engine = "local" runs agents on this machine'
+        yield failure("fleet", "engine", error, advice)
         return
     where = (
         settings.environ.get("CODER_URL", "this machine") if engine == "coder" else "this machine"
@@ -107,7 +108,7 @@ def enact(settings: Settings) -> Iterable[Check]:
             "install the broken ones again" if broken else "",
         )
     except AppError as error:
-        yield failure("enact", "configuration", error)
+        yield failure("enact", "configuration", error, f"correct {root / 'config.yaml'}")
     reason = Bubblewrap(settings.environ.get("PATH", ""), settings.home).unavailable()
     yield Check(
         "enact",
@@ -135,7 +136,7 @@ def forge(settings: Settings) -> Iterable[Check]:
             yield Check("forge", name, "ok", f"{total} definitions")
         registries = service.registry_list()["registries"]
     except AppError as error:
-        yield failure("forge", "configuration", error)
+        yield failure("forge", "configuration", error, "correct that file")
         return
     if registries:
         yield Check("forge", "registries", "ok", ", ".join(row["name"] for row in registries))
@@ -150,14 +151,7 @@ def climpt(settings: Settings) -> Iterable[Check]:
     try:
         count = open_service(settings).reload()["commandCount"]
     except AppError as error:
-        missing = error.payload().get("details") == "File not found"
-        yield Check(
-            "climpt",
-            "registry",
-            "note" if missing else "problem",
-            str(error),
-            "fleet-agentpack climpt init",
-        )
+        yield _prompt_registry(error)
         return
     yield Check("climpt", "registry", "ok", f"{count} commands")
 
@@ -166,14 +160,34 @@ LOOKS: Sequence[Look] = (package, agentpack, fleet, enact, forge, climpt)
 
 
 def look_at_everything(settings: Settings) -> list[Check]:
-    """Every check, in order; nothing is written but our own caches."""
-    return [check for look in LOOKS for check in look(settings)]
+    """Every check, in order; nothing is written but our own caches and ledger."""
+    return [check for look in LOOKS for check in _guarded(look, settings)]
+
+
+def _guarded(look: Look, settings: Settings) -> Iterable[Check]:
+    """A look whose fault becomes a line of the report and hides none of the others."""
+    try:
+        yield from look(settings)
+    except SettingsError as error:
+        yield Check(look.__name__, "configuration", "problem", str(error), "correct that file")
+    except Exception as error:  # noqa: BLE001 - a disk in a state that nobody thought of
+        detail = f"cannot be looked at: {type(error).__name__}: {error}"
+        advice = "make the file or directory that it names usable, or move it away"
+        yield Check(look.__name__, "files", "problem", detail, advice)
 
 
 def _config_repo(error: AppError) -> Check:
-    code = error.payload()["errors"][0]["code"]
-    state = "note" if code == "E_CONFIG_MISSING" else "problem"
-    return Check("agentpack", "config repo", state, str(error), "fleet-agentpack init")  # type: ignore[arg-type]
+    if error.payload()["errors"][0]["code"] == "E_CONFIG_MISSING":
+        return Check("agentpack", "config repo", "note", str(error), "fleet-agentpack init")
+    return failure("agentpack", "config repo", error, "correct that file")
+
+
+def _prompt_registry(error: AppError) -> Check:
+    payload = error.payload()
+    detail = ": ".join(payload[key] for key in ("path", "details") if key in payload) or str(error)
+    if payload.get("details") == "File not found":
+        return Check("climpt", "registry", "note", detail, "fleet-agentpack climpt init")
+    return Check("climpt", "registry", "problem", detail, "correct that file")
 
 
 async def _ask_fleet(settings: Settings) -> tuple[list[Any], list[Any]]:

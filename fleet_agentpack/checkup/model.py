@@ -45,15 +45,18 @@ def directory(area: str, subject: str, path: Path) -> Check:
     existing = path
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
+    if not existing.is_dir():
+        detail = f"{path} cannot be made: {existing} is not a directory"
+        return Check(area, subject, "problem", detail, f"move {existing} away")
     if os.access(existing, os.W_OK | os.X_OK):
         return Check(area, subject, "ok", str(path))
     advice = f"make {existing} writable for you"
     return Check(area, subject, "problem", f"{path} cannot be written", advice)
 
 
-def failure(area: str, subject: str, error: AppError) -> Check:
-    """An expected error as a line of the report."""
-    return Check(area, subject, "problem", str(error), "; ".join(error.advice()))
+def failure(area: str, subject: str, error: AppError, otherwise: str) -> Check:
+    """An expected error as a line of the report, with its own advice if it has some."""
+    return Check(area, subject, "problem", str(error), "; ".join(error.advice()) or otherwise)
 
 
 def _version_of(path: str) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from fleet_agentpack.commands import deploy
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.support.results import jsonable, to_text
 from fleet_agentpack.support.terminal import Paint, printable, table
+
+if TYPE_CHECKING:
+    from fleet_agentpack.checkup.model import Check
 
 MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "red")}
 
@@ -20,7 +25,7 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
         "--all", action="store_true", help="look at every domain, not only at deploy"
     )
-    parser.set_defaults(handler=_either(parser.get_default("handler")))
+    parser.set_defaults(handler=_either(parser.get_default("handler")), lenient=True)
 
 
 def _either(handler: Callable[[argparse.Namespace, Settings], int]) -> Callable[..., int]:
@@ -53,4 +58,13 @@ def look(settings: Settings, *, as_json: bool) -> int:
         for check in checks
     ]
     print(table(["", "area", "what", "found"], rows, paint))
+    print(f"\n{_summary(checks)}")
     return int(broken)
+
+
+def _summary(checks: Sequence[Check]) -> str:
+    count = Counter(check.state for check in checks)
+    optional = f"• is optional ({count['note']})"
+    if count["problem"]:
+        return f"✗ needs attention ({count['problem']}); {optional}; → says what to do."
+    return f"Nothing is broken; {optional}; → says what to do."

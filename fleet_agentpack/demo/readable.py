@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -70,7 +69,7 @@ def agents(answer: Any) -> Iterable[str]:
 
 def tasks(answer: Any) -> Iterable[str]:
     """A line for each task."""
-    return [" · ".join(str(value) for value in row.values() if value) for row in answer["tasks"]]
+    return [f"{row['status']:<9} {row['summary']}" for row in answer["tasks"]]
 
 
 def tools(answer: Any) -> Iterable[str]:
@@ -100,7 +99,9 @@ def definitions(answer: Any) -> Iterable[str]:
 def verdict(answer: Any) -> Iterable[str]:
     """How a validation went."""
     errors, warnings = len(answer["errors"]), len(answer["warnings"])
-    yield f"valid: {answer['valid']}, {errors} errors, {warnings} warnings"
+    yield f"{'valid' if answer['valid'] else 'not valid'}, {errors} errors, {warnings} warnings"
+    for row in answer["warnings"]:
+        yield f"• {row['message']}"
 
 
 def ranked(answer: Any) -> Iterable[str]:
@@ -112,9 +113,21 @@ def ranked(answer: Any) -> Iterable[str]:
 def prompt(text: Any) -> Iterable[str]:
     """The first lines of a prompt."""
     lines = str(text).splitlines()
-    return [*lines[:SHOWN], f"… {len(lines)} lines"]
+    return [*[line for line in lines if line.strip()][:3], f"… {len(lines)} lines"]
 
 
-def whole(answer: Any) -> Iterable[str]:
-    """All of a small answer."""
-    return json.dumps(answer, ensure_ascii=False, indent=1).splitlines()[: SHOWN * 2]
+def forge_configuration(answer: Any) -> Iterable[str]:
+    """Where definitions come from."""
+    config = answer["config"]
+    yield f"files       {', '.join(map(str, answer['sources'])) or 'none, defaults'}"
+    yield f"registries  {len(config['registries'])}"
+    yield f"looks in    {', '.join(place for place, used in config['resolution'].items() if used)}"
+
+
+def usage(answer: Any) -> Iterable[str]:
+    """How a prompt command is called."""
+    yield answer["description"]
+    yield f"usage       {answer['usage']}"
+    for name, found in answer["options"].items():
+        if isinstance(found, list):
+            yield f"{name:<10}  {', '.join(found)}"

@@ -8,8 +8,8 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastmcp import Client
 
 PRODUCT = (sys.executable, "-m", "fleet_agentpack")
-WIDTH = 110
+WIDTH = 96
 INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TERM", "SYSTEMROOT", "PYTHONPATH")
 
 Readable = Callable[[Any], Iterable[str]]
@@ -39,16 +39,16 @@ class Stage:
         self.calls = 0
         self._client = client
         self._paint = paint
-        self._started = time.monotonic()
 
-    @property
-    def elapsed_s(self) -> float:
-        """How long the story has been going on."""
-        return time.monotonic() - self._started
-
-    def chapter(self, number: int, title: str) -> None:
+    def chapter(self, position: str, title: str) -> None:
         """Print a heading."""
-        self._print(f"\n{self._paint(f'{number}/5 {title}', 'bold', 'cyan')}")
+        self._print(f"\n{self._paint(f'{position} {title}', 'bold', 'cyan')}")
+
+    async def greet(self) -> None:
+        """Print who answered the handshake."""
+        server, tools = self._client.server_info, len(await self.tool_names())
+        self.expect(server is not None, "the server does not say who it is")
+        self.say(f"connected to {server.name} {server.version}, {tools} tools")  # type: ignore[union-attr]
 
     def say(self, text: str) -> None:
         """Print a remark of the narrator."""
@@ -66,11 +66,12 @@ class Stage:
     async def call(self, tool: str, show: Readable, /, **arguments: Any) -> Any:
         """Call a tool, print the call and what it answered; returns the structured answer."""
         words = f"{self._paint('→', 'yellow')} {self._paint(tool, 'bold')} {_inline(arguments)}"
-        self._print(f"  {words}")
+        self._print(f"  {words.rstrip()}")
+        self.calls += 1
         begun = time.monotonic()
         answer = await self.ask(tool, **arguments)
         took_ms = (time.monotonic() - begun) * 1000
-        lines = [printable(line.replace(str(self.home), "~"))[:WIDTH] for line in show(answer)]
+        lines = [_fitting(printable(line.replace(str(self.home), "~"))) for line in show(answer)]
         painted = [self._paint(line, *_style(line)) for line in lines] or [""]
         painted[-1] += self._paint(f"  {took_ms:.0f} ms", "dim")
         for line in painted:
@@ -80,7 +81,6 @@ class Stage:
     async def ask(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool behind the scenes; returns its structured answer, else its text."""
         result = await self._client.call_tool(tool, arguments, raise_on_error=False)
-        self.calls += 1
         text = "".join(getattr(block, "text", "") for block in result.content)
         if result.is_error:
             raise StoryError(f"{tool}: {text}")
@@ -110,21 +110,45 @@ async def staged(paint: Paint) -> AsyncIterator[Stage]:
     from fastmcp import Client
     from fastmcp.client.transports import StdioTransport
 
-    with tempfile.TemporaryDirectory(
-        prefix="fleet-agentpack-demo-", ignore_cleanup_errors=True
-    ) as name:
-        home = Path(name).resolve()
-        _furnish(home)
+    with _scratch_home() as home:
+        log = home / "server.log"
         transport = StdioTransport(
             PRODUCT[0],
             list(PRODUCT[1:]),
             env=environment(home),
             cwd=str(home / "project"),
             keep_alive=False,
-            log_file=home / "server.log",
+            log_file=log,
         )
-        async with Client(transport) as client:
-            yield Stage(home, client, paint)
+        try:
+            async with Client(transport) as client:
+                yield Stage(home, client, paint)
+        except StoryError:
+            raise
+        except Exception as error:  # such as a server that went away: its own words tell why
+            raise StoryError("\n".join([f"the server: {error}", *_last_words(log)])) from error
+    if home.exists():
+        raise StoryError(f"{home} could not be removed; remove it yourself")
+
+
+@contextmanager
+def _scratch_home() -> Iterator[Path]:
+    try:
+        scratch = tempfile.TemporaryDirectory(
+            prefix="fleet-agentpack-demo-", ignore_cleanup_errors=True
+        )
+        with scratch as name:
+            home = Path(name).resolve()
+            _furnish(home)
+            yield home
+    except OSError as error:
+        raise StoryError(f"no scratch home: {error}; set TMPDIR to a directory of yours") from error
+
+
+def _last_words(log: Path) -> list[str]:
+    if not log.exists():
+        return []
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-10:]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -163,7 +187,9 @@ def _furnish(home: Path) -> None:
         for field, path in readings
     )
     (home / "config.toml").write_text(
-        f'[fleet]\nprogram = "scripted"\n[fleet.programs.scripted]\ncommand = {command}\n{rows}',
+        '[fleet]\nprogram = "scripted"\n'
+        f"[fleet.projects.project]\npath = {json.dumps(str(project))}\n"
+        f"[fleet.programs.scripted]\ncommand = {command}\n{rows}",
         encoding="utf-8",
     )
     try:
@@ -174,8 +200,11 @@ def _furnish(home: Path) -> None:
 
 
 def _inline(arguments: Mapping[str, Any]) -> str:
-    text = json.dumps(arguments, ensure_ascii=False) if arguments else ""
-    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+    return _fitting(json.dumps(arguments, ensure_ascii=False)) if arguments else ""
+
+
+def _fitting(text: str) -> str:
+    return text if len(text) <= WIDTH else text[: WIDTH - 1].rstrip() + "…"
 
 
 def _style(line: str) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ async def forge(stage: Stage) -> None:
     await stage.call(
         "fractary_forge_agent_validate", readable.verdict, name="release-notes", strict=True
     )
-    await stage.call("fractary_forge_config_show", readable.whole)
+    await stage.call("fractary_forge_config_show", readable.forge_configuration)
 
 
 async def climpt(stage: Stage) -> None:
@@ -86,16 +86,16 @@ async def climpt(stage: Stage) -> None:
     found = await stage.call("search", readable.ranked, query="group changes and commit")
     best = found["results"][0]
     address = {key: best[key] for key in ("c1", "c2", "c3")}
-    await stage.call("describe", readable.whole, **address)
+    await stage.call("describe", readable.usage, **address)
     prompt = await stage.call("execute", readable.prompt, agent="climpt", **address)
     stage.expect(bool(prompt.strip()), "the prompt is empty")
 
 
 CHAPTERS: dict[str, Callable[[Stage], Awaitable[None]]] = {
-    "agentpack: one pack, four tools": deploy,
-    "fleet: two agents at work": fleet,
-    "enact: a tool from the registry": enact,
-    "forge: definitions": forge,
+    "agentpack: one pack for four tools, drift, rollback": deploy,
+    "fleet: two agents, a task each": fleet,
+    "enact: a tool found, installed and called": enact,
+    "forge: an agent's definition, checked": forge,
     "climpt: a prompt for the job": climpt,
 }
 

@@ -58,8 +58,43 @@ def test_what_is_broken_is_named_and_the_status_says_so(home: Path, work: Path) 
         ("enact", "configuration"),
         ("climpt", "registry"),
     }
+    assert all(check["advice"] for check in checks.values() if check["state"] == "problem")
+    assert checks["climpt", "registry"]["advice"] == "correct that file"
     assert "CODER_SESSION_TOKEN" in checks["fleet", "engine"]["detail"]
     assert "sometimes" in checks["enact", "configuration"]["detail"]
+
+
+@pytest.mark.parametrize("text", ["[[", "fleet = 1\n[climpt]\n"])
+def test_a_configuration_that_cannot_be_read_hides_nothing_else(work: Path, text: str) -> None:
+    (work / "config.toml").write_text(text)
+    status, checks = look(FLEET_AGENTPACK_CONFIG=str(work / "config.toml"))
+    assert status == 1
+    assert {area for area, _ in checks} >= {"package", "agentpack", "fleet", "enact", "forge"}
+    broken = [check for check in checks.values() if check["state"] == "problem"]
+    assert broken
+    assert all(str(work / "config.toml") in check["detail"] for check in broken)
+    assert all(check["advice"].startswith("correct") for check in broken)
+
+
+def test_a_config_repo_that_is_not_valid_is_not_to_be_made_anew(home: Path) -> None:
+    (home / ".agentpack/repo").mkdir(parents=True)
+    (home / ".agentpack/repo/agentpack.yaml").write_text("a: [")
+    status, checks = look()
+    assert status == 1
+    assert checks["agentpack", "config repo"]["state"] == "problem"
+    assert "init" not in checks["agentpack", "config repo"]["advice"]
+
+
+def test_files_in_the_place_of_directories_are_lines_of_the_report(home: Path) -> None:
+    (home / ".enact").write_text("")
+    (home / ".local/share").mkdir(parents=True)
+    (home / ".local/share/fleet-agentpack").write_text("")
+    status, checks = look()
+    assert status == 1
+    assert str(home / ".enact") in checks["enact", "store"]["advice"]
+    assert checks["package", "data directory"]["state"] == "problem"
+    assert ("climpt", "registry") in checks
+    assert all(check["advice"] for check in checks.values() if check["state"] == "problem")
 
 
 def test_what_is_there_is_counted(work: Path) -> None:
@@ -86,3 +121,4 @@ def test_people_get_a_table() -> None:
     )
     assert done.stdout.splitlines()[0].split() == ["area", "what", "found"]
     assert "→ fleet-agentpack init" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("Nothing is broken; • is optional")
