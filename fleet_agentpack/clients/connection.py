@@ -14,6 +14,7 @@ from fleet_agentpack.clients.config_file import ConfigFile
 from fleet_agentpack.clients.errors import ConnectError
 from fleet_agentpack.clients.model import Client, Entry, OwnCommand, Scope, Surroundings
 from fleet_agentpack.support.process import ProcessTimeoutError, run
+from fleet_agentpack.support.terminal import plain, printable
 
 # What says how a server is reached; all else in an entry is the user's and stays.
 _TRANSPORT = {"type", "command", "args", "url", "httpUrl", "headers", "http_headers"}
@@ -143,7 +144,7 @@ class Connection:
         except (OSError, ProcessTimeoutError) as error:
             raise self._own_command_failed(str(error)) from error
         if done.status:
-            said = done.complaint or done.text.strip()
+            said = printable(plain(done.complaint or done.text.strip()))
             raise self._own_command_failed(said[-1000:] or f"exit status {done.status}")
 
     def _own_command_failed(self, reason: str) -> ConnectError:

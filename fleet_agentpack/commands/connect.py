@@ -32,6 +32,8 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     parser.add_argument("--print", action="store_true", help="print what to do; write nothing")
     parser.add_argument("--remove", action="store_true", help="take the entry out again")
     parser.add_argument("--all", action="store_true", help="serve every tool, whatever the client")
+    parser.add_argument("--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve a part only")
+    parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
     parser.add_argument("--name", default="agentpack", help="name of the entry (%(default)s)")
     parser.add_argument(
         "--scope",
@@ -45,6 +47,7 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
 
 def connect(options: argparse.Namespace, settings: Settings) -> int:
     """Write, print or remove one client's entry, then start the server as the client will."""
+    settings = _with_server_options(options, settings)
     connection = _connection(options, settings)
     show = Screen(connection)
     if options.remove:
@@ -92,13 +95,26 @@ def _connection(options: argparse.Namespace, settings: Settings) -> Connection:
     return Connection(client, options.scope, options.name, here)
 
 
+def _with_server_options(options: argparse.Namespace, settings: Settings) -> Settings:
+    """The server's options count after the command as they do before it."""
+    only = tuple(part.strip() for part in options.only.split(",") if part.strip())
+    return dataclasses.replace(
+        settings,
+        only=only or settings.only,
+        read_only=options.read_only or settings.read_only,
+    )
+
+
 def _domains(
     options: argparse.Namespace, settings: Settings, connection: Connection
 ) -> tuple[str, ...]:
     """The domains to serve: as asked for, else as many as the client takes; empty means all."""
     if options.all:
         return ()
-    chosen = {domain.name: len(domain.tools) for domain in inventory.select(settings.only)}
+    chosen = {
+        domain.name: sum(spec.hints.read_only or not settings.read_only for spec in domain.tools)
+        for domain in inventory.select(settings.only)
+    }
     return fitting(chosen, connection.client.tool_limit) or settings.only
 
 

@@ -61,8 +61,13 @@ class Plugins:
         root = configuration.places.project if scope == "local" else configuration.global_root
         return root / "plugins"
 
-    def installed(self, warnings: list[str], scope: str = "all") -> list[Installed]:
-        """The plugins on disk, the project's first; one that is broken is a warning."""
+    def installed(
+        self, warnings: list[str], scope: str = "all", *, about: str | None = None
+    ) -> list[Installed]:
+        """The plugins on disk, the project's first; one that is broken is a warning.
+
+        With `about`, only the plugin in that directory is warned of.
+        """
         scopes: tuple[Scope, ...] = ("local", "global")
         wanted = [each for each in scopes if scope in (each, "all")]
         for each in wanted:
@@ -71,7 +76,7 @@ class Plugins:
                     f"An installation ({each}) was interrupted; the next "
                     "fleet-agentpack forge install, update or uninstall finishes it"
                 )
-        return [plugin for each in wanted for plugin in self._in_scope(each, warnings)]
+        return [plugin for each in wanted for plugin in self._in_scope(each, warnings, about)]
 
     def listing(self, scope: str, *, outdated: bool, warnings: list[str]) -> dict[str, Any]:
         """Installed plugins; the network is asked only for what is outdated."""
@@ -150,7 +155,7 @@ class Plugins:
 
     def find_installed(self, name: str, warnings: list[str]) -> Installed | None:
         """An installed plugin by its name or its directory's, the project's before the user's."""
-        plugins = self.installed(warnings)
+        plugins = self.installed(warnings, about=name)
         for plugin in plugins:
             if plugin.name == name:
                 return plugin
@@ -176,7 +181,9 @@ class Plugins:
                 f"invalid plugin manifest from {offer.manifest_url}", plugin=offer.name
             ) from error
 
-    def _in_scope(self, scope: Scope, warnings: list[str]) -> Iterator[Installed]:
+    def _in_scope(
+        self, scope: Scope, warnings: list[str], about: str | None
+    ) -> Iterator[Installed]:
         shown = self._configuration.places.shown
         for folder_name, folder in plugin_folders(self.base(scope)):
             path = manifest_of(folder)
@@ -185,7 +192,8 @@ class Plugins:
             except FileNotFoundError:
                 continue
             except UnparsableError as error:
-                warnings.append(f"{shown(path or folder)}: {error}")
+                if about in (None, folder_name):
+                    warnings.append(f"{shown(path or folder)}: {error}")
                 continue
             name = manifest.get("name")
             known = name if isinstance(name, str) and name else folder_name

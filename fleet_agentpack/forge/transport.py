@@ -168,13 +168,14 @@ def _too_large(request: Request) -> ForgeError:
 
 
 def _from_file(request: Request) -> bytes | ForgeError:
-    path = Path(unquote(urlsplit(request.url).path))
+    path, url = Path(unquote(urlsplit(request.url).path)), request.url
     try:
         if not path.is_file():
-            return ForgeError.network(f"{request.url} is not a file", url=request.url, status=404)
+            reason = "is not a file" if path.exists() else "does not exist"
+            return ForgeError.unreadable_registry(path, reason, url=url, status=404)
         with path.open("rb") as stream:
             body = stream.read(request.limit + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a usable path"
-        return ForgeError.network(f"{request.url} cannot be read: {reason}", url=request.url)
+        return ForgeError.unreadable_registry(path, f"cannot be read: {reason}", url=url)
     return _too_large(request) if len(body) > request.limit else body

@@ -47,10 +47,15 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+def plain(text: str) -> str:
+    """Text without colours."""
+    return _ESCAPE.sub("", text)
+
+
 def width_of(text: str) -> int:
     """How many columns a text takes on a terminal."""
-    plain = _ESCAPE.sub("", text)
-    return len(plain) if plain.isascii() else sum(map(_columns, plain))
+    bare = plain(text)
+    return len(bare) if bare.isascii() else sum(map(_columns, bare))
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint) -> str:

@@ -11,12 +11,10 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fleet_agentpack import inventory
 from fleet_agentpack.clients.model import Surroundings
 from fleet_agentpack.clients.rows import CLIENTS
 
@@ -245,13 +243,6 @@ def test_a_server_that_does_not_start_is_told_with_what_to_do(home: Path, connec
 def test_cursor_gets_at_most_forty_tools_and_is_told_why(
     connect: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = {"agentpack": 6, "fleet": 9, "enact": 6, "forge": 18, "climpt": 4}
-
-    def select(only: tuple[str, ...] = ()) -> list[SimpleNamespace]:
-        chosen = only or sizes
-        return [SimpleNamespace(name=name, tools=range(sizes[name])) for name in chosen]
-
-    monkeypatch.setattr(inventory, "select", select)
     _, out, _ = connect("cursor", "--print")
     assert '"--only",' in out and '"agentpack,fleet,enact,climpt"' in out
     assert "Cursor takes at most 40 tools" in out and "--all" in out
@@ -262,6 +253,20 @@ def test_cursor_gets_at_most_forty_tools_and_is_told_why(
     monkeypatch.setenv("FLEET_AGENTPACK_ONLY", "forge,climpt")
     _, out, _ = connect("cursor", "--print")
     assert '"forge,climpt"' in out and "at most" not in out
+
+
+def test_what_fits_without_the_tools_that_write_is_served_whole(connect: Run) -> None:
+    status, out, _ = connect("cursor", "--read-only", "--print")
+    assert status == 0
+    assert "--read-only" in out
+    assert "--only" not in out
+
+
+def test_the_servers_options_count_after_the_command_too(connect: Run) -> None:
+    status, out, _ = connect("codex", "--only", "fleet,climpt", "--print")
+    assert status == 0
+    assert '"--only", "fleet,climpt"' in out
+    assert connect("codex", "--only", "flet", "--print")[0] == 2
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "a.b", "é", "x" * 65, "../x", "a\n"])

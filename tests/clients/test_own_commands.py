@@ -102,12 +102,16 @@ def test_a_command_that_forgets_settings_is_overruled(work: Path, fake: Fake, co
 def test_a_command_that_fails_is_quoted_and_nothing_changes(
     home: Path, fake: Fake, connect: Run
 ) -> None:
-    fake("gemini", "import sys; sys.exit('settings.json: no trailing commas, please')")
+    fake(
+        "gemini",
+        "import sys; sys.exit('\\x1b[31msettings.json: no trailing commas, please\\x1b[0m')",
+    )
     settings = home / ".gemini/settings.json"
     settings.parent.mkdir()
     settings.write_text('{"a": 1,}')
     status, _, err = connect("gemini", "--yes")
     assert status == 1 and "no trailing commas, please" in err and "--print" in err
+    assert "\x1b" not in err
     assert settings.read_text() == '{"a": 1,}'
 
 

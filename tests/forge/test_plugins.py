@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.registry_edits import add_registry
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.forge.transport import Request, Transport
 from fleet_agentpack.support.results import jsonable
@@ -66,6 +67,21 @@ def test_installed_plugins_are_listed_scoped_ones_included(full: ForgeService) -
     assert "broken-one/plugin.json: not valid JSON" in result["warnings"][0]
     assert full.plugin_list("local")["total"] == 1
     assert full.plugin_list("global")["total"] == 2
+
+
+def test_info_of_one_plugin_does_not_warn_of_others(full: ForgeService) -> None:
+    assert "warnings" not in full.plugin_info("plain")
+
+
+def test_a_file_registry_that_is_not_there_is_said_to_be_missing(
+    forge: ForgeService, tmp_path: Path
+) -> None:
+    missing = tmp_path / "none" / "registry.json"
+    add_registry(forge.places, "gone", missing.as_uri())
+    with pytest.raises(ForgeError) as caught:
+        forge.plugin_search("x")
+    assert f"{missing} does not exist" in str(caught.value)
+    assert not any("connection" in each for each in caught.value.suggestions)
 
 
 def test_listing_asks_no_network_but_outdated_does(full: ForgeService, stocked: Site) -> None:
