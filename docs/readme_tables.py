@@ -1,4 +1,4 @@
-"""Writes the generated tables of the README from the code: the tools, by domain.
+"""Writes the generated parts of the README from the code: the tools, by domain, and their cost.
 
 python docs/readme_tables.py
 """
@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from fleet_agentpack import inventory
+from fleet_agentpack.commands.tools import size
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
@@ -24,10 +25,20 @@ def tools_table() -> str:
     return "\n".join(rows)
 
 
+def cost() -> str:
+    """What all tools together take of a client's context, in hundreds of bytes."""
+    specs = [spec for domain in inventory.select() for spec in domain.tools]
+    kilobytes = sum(map(size, specs)) / 1000
+    return f"{len(specs)} tools, {kilobytes:.1f} kB of JSON"
+
+
 def filled(text: str) -> str:
-    """The README with its generated part made anew."""
-    block = f"<!-- tools -->\n{tools_table()}\n<!-- /tools -->"
-    return re.sub(r"<!-- tools -->.*?<!-- /tools -->", lambda _: block, text, flags=re.DOTALL)
+    """The README with its generated parts made anew."""
+    for name, content in (("tools", f"\n{tools_table()}\n"), ("cost", cost())):
+        block = f"<!-- {name} -->{content}<!-- /{name} -->"
+        pattern = rf"<!-- {name} -->.*?<!-- /{name} -->"
+        text = re.sub(pattern, lambda _, block=block: block, text, flags=re.DOTALL)
+    return text
 
 
 if __name__ == "__main__":

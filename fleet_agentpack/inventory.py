@@ -41,4 +41,7 @@ def server_name(domains: Sequence[Domain], only: Sequence[str]) -> str:
 
 def instructions(domains: Sequence[Domain]) -> str:
     """A short map of the chosen domains for the model at the other end."""
-    return "\n".join(f"- {domain.instructions}" for domain in domains)
+    lines = [f"- {domain.instructions}" for domain in domains]
+    return "\n".join(
+        ["What is here and what to call first; an error says what to do next.", *lines]
+    )

@@ -25,7 +25,10 @@ SESSION = [
     for line in text.splitlines()
     if line.startswith("$ ")
 ]
-VARIABLE = r"\b(?:FLEET_AGENTPACK|CODER|AGENTPACK|CODEX|ENACT|FRACTARY|CLAUDE_CONFIG)_[A-Z_]+\b"
+VARIABLE = (
+    r"\b(?:(?:FLEET_AGENTPACK|CODER|AGENTPACK|CODEX|ENACT|FRACTARY|CLAUDE_CONFIG|GEMINI_CLI)_[A-Z_]+"
+    r"|NO_COLOR|FORCE_COLOR)\b"
+)
 # Not the user's to set: given to tools that run, or taken from agents that run.
 INTERNAL = {"ENACT_EXECUTION_ID"}
 

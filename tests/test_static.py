@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,16 @@ def test_the_checker_is_content(command: list[str]) -> None:
         words = ["-m", *command]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_package_of_a_domain_is_held_by_the_import_contracts() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers, forbidden = settings["tool"]["importlinter"]["contracts"]
+    held = {name.strip() for line in layers["layers"] for name in line.split("|")}
+    for path in PACKAGE.glob("*/errors.py"):
+        package = f"fleet_agentpack.{path.parent.name}"
+        assert package in held, f"name {package} in the layers"
+        assert package in forbidden["source_modules"], f"name {package} among those without MCP"
 
 
 def test_no_module_grows_past_what_one_reads_in_one_go() -> None:

@@ -47,7 +47,7 @@ def _listing(domains: list[Domain], settings: Settings, paint: Paint) -> str:
 
 
 def _sizes(domains: list[Domain], paint: Paint) -> str:
-    sizes = [(domain.name, [_size(spec) for spec in domain.tools]) for domain in domains]
+    sizes = [(domain.name, [size(spec) for spec in domain.tools]) for domain in domains]
     everything = [size for _, found in sizes for size in found]
     rows = [
         [name, str(len(found)), f"{sum(found):,}", f"{sum(found) // BYTES_PER_TOKEN:,}"]
@@ -56,6 +56,6 @@ def _sizes(domains: list[Domain], paint: Paint) -> str:
     return table(["domain", "tools", "bytes", "about tokens"], rows, paint)
 
 
-def _size(spec: Spec) -> int:
+def size(spec: Spec) -> int:
     """The bytes of a tool in `tools/list`, with the comma after it."""
     return len(to_text(wire_form(spec)).encode()) + 1

@@ -48,7 +48,10 @@ def plan(
     machine: Machine = None,
     dry_run: bool = False,
 ) -> Any:
-    """List the files that deploy_apply would create, update or delete. Call it first."""
+    """List the files that deploying the pack of agent instructions would create, update or delete.
+
+    Call it first, then diff or deploy_apply.
+    """
     return deploy.plan(_request(repo, profile, target, machine, dry_run=dry_run))
 
 
@@ -61,7 +64,7 @@ def diff(
     machine: Machine = None,
     dry_run: bool = False,
 ) -> Any:
-    """Show each planned change with its hash before and after. Then call deploy_apply."""
+    """Show each change of the plan with its hash before and after. Then call deploy_apply."""
     return deploy.diff(_request(repo, profile, target, machine, dry_run=dry_run))
 
 
@@ -75,14 +78,17 @@ def status(
     only: Only = None,
     dry_run: bool = False,
 ) -> Any:
-    """Report files that are missing, modified or extra. Follow next_actions to repair them."""
+    """Report drift: deployed files that are missing, modified or extra. Follow next_actions."""
     return deploy.status(
         _request(repo, profile, target, machine, dry_run=dry_run, only=tuple(only or ()))
     )
 
 
 def doctor(deploy: "DeployService", *, repo: Repo = None, target: Target = "all") -> Any:
-    """Check directories, permissions, git hygiene and overlays. Call it when another call fails."""
+    """Check the pack's directories, permissions, git hygiene and overlays.
+
+    Call it when plan, deploy_apply or rollback fails, and do what it suggests.
+    """
     return deploy.doctor(_request(repo, "default", target, None))
 
 
@@ -98,7 +104,10 @@ def deploy_apply(
     dry_run: ForcedDryRun = False,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
 ) -> Any:
-    """Write the planned files and take a snapshot, all or nothing. Call rollback to undo it."""
+    """Write the files of the plan for Codex, Claude Code, Cursor and VS Code, all or nothing.
+
+    Call plan first; rollback with the snapshot_id undoes it.
+    """
     return deploy.deploy(
         _request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt), call.report
     )
@@ -112,7 +121,10 @@ def rollback(
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
 ) -> Any:
-    """Restore the files of a snapshot. deploy_apply and agentpack://snapshots give the ids."""
+    """Restore the deployed files of a snapshot, then call status to check.
+
+    deploy_apply and agentpack://snapshots give the ids.
+    """
     return deploy.rollback(to, report=call.report)
 
 
@@ -169,7 +181,7 @@ DOMAIN = Domain(
     name="agentpack",
     server_name="agentpack",
     instructions="agentpack: deploy instructions, skills, prompts and commands to Codex,"
-    " Claude Code, Cursor and VS Code. plan, then deploy_apply with yes; status; rollback.",
+    " Claude Code, Cursor and VS Code. plan, diff, deploy_apply; status finds drift; rollback.",
     error=DeployError,
     open=open_service,
     extend=extend,

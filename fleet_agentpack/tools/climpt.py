@@ -23,25 +23,31 @@ NO_OPTIONS: dict[str, Any] = {}
 
 
 def search(climpt: "ClimptService", *, query: str, agent: str = "climpt") -> Any:
-    """Find the prompt commands that fit a task best. Call describe or execute next."""
+    """Find the prompts of this project that fit a task in plain words, as commands c1, c2, c3.
+
+    Call describe or execute next.
+    """
     results = jsonable(climpt.search(query, agent))
     return Reply(to_text(results), {"results": results})
 
 
 def describe(climpt: "ClimptService", *, c1: str, c2: str, c3: str, agent: str = "climpt") -> Any:
-    """Show a command's usage and options; search gives c1, c2 and c3. Call execute next."""
+    """Show a prompt command's usage and options; search gives c1, c2, c3. Call execute next."""
     return climpt.describe(c1, c2, c3, agent)
 
 
 async def execute(
     climpt: "ClimptService", *, agent: str, c1: str, c2: str, c3: str, options: Options = NO_OPTIONS
 ) -> Any:
-    """Get a command's instruction prompt, then follow it. Call describe first for its options."""
+    """Get a prompt command's instructions as text, then follow them; nothing is run here.
+
+    Call describe first for its options.
+    """
     return Reply(await climpt.execute(agent, c1, c2, c3, options))
 
 
 def reload(climpt: "ClimptService", *, agent: str = "climpt") -> Any:
-    """Read an agent's command registry again after its file changed."""
+    """Read the registry of prompt commands again after its file changed. Call search next."""
     return climpt.reload(agent)
 
 

@@ -207,7 +207,8 @@ def add_resources_and_prompts(mcp: "FastMCP[Any]", services: Services) -> None:
 DOMAIN = Domain(
     name="forge",
     server_name="fractary-forge",
-    instructions="fractary_forge_*: look up and validate agent, tool and plugin definitions.",
+    instructions="forge: look up and validate agent, tool and plugin definitions; one of the"
+    " fractary_forge_*_list tools, then info, then validate.",
     error=ForgeError,
     open=open_service,
     extend=add_resources_and_prompts,

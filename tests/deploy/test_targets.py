@@ -10,6 +10,7 @@ import pytest
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.model import module_fs_key
+from fleet_agentpack.deploy.targets import NAMES
 from fleet_agentpack.deploy.workspace import Request
 from tests.deploy.lab import ALL_TARGETS, SKILL, Lab
 
@@ -53,6 +54,10 @@ CASES = [
         "project/.github/prompts/mine.prompt.md",
     ),
 ]
+
+
+def test_every_target_is_in_the_suite() -> None:
+    assert {case.target for case in CASES} == set(ALL_TARGETS) == set(NAMES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.target)
