@@ -19,6 +19,7 @@ Options = Annotated[
     WithJsonSchema({"type": "object"}),
     Field(description="edition, adaptation, file, destination, stdin, uv-<name>"),
 ]
+Agent = Annotated[str, Field(description='"climpt", unless search was asked for another')]
 NO_OPTIONS: dict[str, Any] = {}
 
 
@@ -37,7 +38,13 @@ def describe(climpt: "ClimptService", *, c1: str, c2: str, c3: str, agent: str =
 
 
 async def execute(
-    climpt: "ClimptService", *, agent: str, c1: str, c2: str, c3: str, options: Options = NO_OPTIONS
+    climpt: "ClimptService",
+    *,
+    agent: Agent,
+    c1: str,
+    c2: str,
+    c3: str,
+    options: Options = NO_OPTIONS,
 ) -> Any:
     """Get a prompt command's instructions as text, then follow them; nothing is run here.
 

@@ -31,8 +31,8 @@ def fractary_forge_agent_list(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Any:
-    """List available agents with optional filtering by tags and source, to see which exist. Call
-    fractary_forge_agent_info next for one of the names."""
+    """List available agents with optional filtering by tags and source: definitions, not running
+    agents. Call fractary_forge_agent_info next for one of the names."""
     return forge.listing(
         "agent", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
     )
@@ -41,8 +41,8 @@ def fractary_forge_agent_list(
 def fractary_forge_agent_info(
     forge: "ForgeService", *, name: str, version: Version = None, source: Source = "all"
 ) -> Any:
-    """Read one agent in full (prompt, tools, base, dependencies) before you use, fork or change it.
-    Call fractary_forge_agent_validate next to check the definition."""
+    """Read one agent definition (prompt, tools, base, dependencies) before you use, fork or
+    change it. Call fractary_forge_agent_validate next to check the definition."""
     return forge.info("agent", name, version, source)
 
 
@@ -63,8 +63,8 @@ def fractary_forge_tool_list(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Any:
-    """List available tools with optional filtering by tags and source, to see what agents can be
-    given. Call fractary_forge_tool_info next for one of the names."""
+    """List available tools with optional filtering by tags and source: definitions that agents
+    can be given. Call fractary_forge_tool_info next for one of the names."""
     return forge.listing(
         "tool", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
     )
@@ -73,8 +73,8 @@ def fractary_forge_tool_list(
 def fractary_forge_tool_info(
     forge: "ForgeService", *, name: str, version: Version = None, source: Source = "all"
 ) -> Any:
-    """Read one tool in full, its inputs and outputs as JSON Schema, before you use or change it.
-    Call fractary_forge_tool_validate next to check the definition."""
+    """Read one tool definition with its inputs and outputs as JSON Schema, before you use or
+    change it. Call fractary_forge_tool_validate next to check the definition."""
     return forge.info("tool", name, version, source)
 
 

@@ -39,6 +39,7 @@ def test_schemas_are_the_seeds(server: Stdio) -> None:
     names = {"c1": TEXT, "c2": TEXT, "c3": TEXT}
     options = tools["execute"]["inputSchema"]["properties"]["options"]
     assert options.pop("description")
+    assert "climpt" in tools["execute"]["inputSchema"]["properties"]["agent"].pop("description")
     assert {name: tool["inputSchema"] for name, tool in tools.items()} == {
         "search": schema({"query": TEXT, "agent": AGENT}, ["query"]),
         "describe": schema({**names, "agent": AGENT}, ["c1", "c2", "c3"]),
