@@ -141,7 +141,9 @@ def forge(settings: Settings) -> Iterable[Check]:
     if registries:
         yield Check("forge", "registries", "ok", ", ".join(row["name"] for row in registries))
     else:
-        yield Check("forge", "registries", "note", "none", "fleet-agentpack forge registry add")
+        yield Check(
+            "forge", "registries", "note", "none", "fleet-agentpack forge registry add NAME URL"
+        )
 
 
 def climpt(settings: Settings) -> Iterable[Check]:
