@@ -76,7 +76,9 @@ class Sources:
         if registry is self.builtin:
             trusted = Trusted(BUILTIN)
         else:
-            trusted = self._gate.decide(subject, trust, lambda: registry.attestations(release))
+            trusted = self._gate.decide(
+                subject, trust, lambda: registry.attestations(release, tick)
+            )
         package, read = _opened(release, data)
         receipt = Receipt(
             name=release.name,
