@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,9 +12,11 @@ from typing import Any
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import PATH_FORMATS, ManifestError
+from fleet_agentpack.enact.template import text_of
 from fleet_agentpack.support.errors import Problem
 
 MOST_PROBLEMS = 10
+_UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")  # no argument of a program can have these
 _KERNEL_PATHS = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
@@ -39,7 +42,7 @@ class Surroundings:
 
     cwd: Path
     home: Path
-    store: Path
+    kept: tuple[Path, ...]
 
 
 def prepare(
@@ -133,9 +136,9 @@ def _unknown(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[Proble
 
 def _unusable(values: Mapping[str, Any]) -> list[Problem]:
     return [
-        Problem(name, "value", "must not contain a NUL character")
+        Problem(name, "value", "must not contain a NUL character or half of a character")
         for name, value in values.items()
-        if isinstance(value, str) and "\x00" in value
+        if _UNUSABLE.search(text_of(value))
     ]
 
 
@@ -182,9 +185,11 @@ def _is_writable(rule: Mapping[str, Any]) -> bool:
 
 
 def _holds_more_than_work(path: Path, around: Surroundings) -> bool:
-    """Whether writing here could reach the user's home as a whole, or the installed tools."""
-    store, home = around.store.resolve(), around.home.resolve()
-    return home.is_relative_to(path) or store.is_relative_to(path) or path.is_relative_to(store)
+    """Whether writing here could reach the user's home as a whole, installed tools or settings."""
+    kept = [each.resolve() for each in around.kept]
+    return around.home.resolve().is_relative_to(path) or any(
+        each.is_relative_to(path) or path.is_relative_to(each) for each in kept
+    )
 
 
 def _bad(name: str, message: str) -> EnactError:

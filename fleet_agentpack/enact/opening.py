@@ -22,6 +22,7 @@ def open_enact(settings: Settings) -> EnactService:
             cache=settings.directories.cache,
             state=settings.directories.state,
             environ=settings.environ,
+            config=settings.directories.config,
             container=_container(settings.table("enact", "container")),
             session_scope=settings.http.install_scope == "session",
         )

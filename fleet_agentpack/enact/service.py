@@ -41,6 +41,7 @@ class EnactSettings:
     cache: Path
     state: Path
     environ: Mapping[str, str]
+    config: Path | None = None  # the directory of the settings that name programs to run
     container: ContainerSettings = field(default_factory=ContainerSettings)
     session_scope: bool = False
     keyring: environment.Keyring = environment.system_keyring
@@ -49,6 +50,11 @@ class EnactSettings:
     def root(self) -> Path:
         """The store of the user."""
         return self.home / ".enact"
+
+    @property
+    def own(self) -> tuple[Path, ...]:
+        """This program's own directories, which no tool may be given to write to."""
+        return (self.state, self.cache, *([self.config] if self.config else []))
 
     @property
     def project_file(self) -> Path:
@@ -353,10 +359,12 @@ def _no_such_script(manifest: Manifest, script: str | None) -> EnactError:
 
 
 def _runner_settings(settings: EnactSettings) -> RunnerSettings:
-    env_files = (settings.cwd / ".enact" / ".env", settings.root / ".env")
+    # A project's own `.enact/.env` is not read: a repository that somebody merely opened must not
+    # choose where a tool that holds the user's secrets sends them.
+    env_files = (settings.root / ".env",)
     return RunnerSettings(
         environ=settings.environ,
-        around=Surroundings(settings.cwd, settings.home, settings.root),
+        around=Surroundings(settings.cwd, settings.home, (settings.root, *settings.own)),
         sources=environment.Sources(settings.environ, env_files, settings.keyring),
         container=settings.container,
     )

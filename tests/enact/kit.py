@@ -49,6 +49,7 @@ def make_service(
                 cwd=home / "work",
                 cache=home / ".cache" / "agentpack",
                 state=home / ".local" / "agentpack",
+                config=home / ".config" / "agentpack",
                 environ={"PATH": os.environ["PATH"], **(environ or {})},
                 container=container or ContainerSettings(),
                 session_scope=session_scope,

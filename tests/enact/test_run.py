@@ -175,6 +175,8 @@ def test_defaults_fill_what_is_absent(home: Path) -> None:
         {"text": "x", "unknown": 1},
         {"text": "x", "PATH": "/tmp"},
         {"text": "a\0b"},
+        {"text": "\ud800"},
+        {"text": "x", "nested": {"deep": ["\ud800"]}},
     ],
 )
 def test_arguments_are_checked_before_anything_starts(
@@ -206,8 +208,9 @@ def test_the_environment_is_only_what_the_tool_declares(home: Path, place: str) 
         "FROM_SERVER": {"description": "d"},
         "ABSENT": {"description": "d"},
     }
-    (home / "work" / ".enact").mkdir()
-    (home / "work" / ".enact" / ".env").write_text('FROM_FILE="a b"\nOTHER=x\n')
+    for folder, text in ((home, 'FROM_FILE="a b"\nOTHER=x\n'), (home / "work", "GREETING=evil\n")):
+        (folder / ".enact").mkdir(exist_ok=True)
+        (folder / ".enact" / ".env").write_text(text)
     result = run(
         home,
         "env",
@@ -427,6 +430,9 @@ def test_a_directory_declared_writable_is_written_to(home: Path, work: Path, pla
         ("write", "~/.enact"),
         ("write", "/"),
         ("write", ".."),
+        ("write", "~/.config"),
+        ("write", "~/.config/agentpack"),
+        ("write", "~/.local/agentpack/enact-sessions"),
     ],
 )
 def test_a_path_that_must_not_be_given_is_refused(
@@ -434,6 +440,8 @@ def test_a_path_that_must_not_be_given_is_refused(
 ) -> None:
     (work / "file.txt").write_text("x")
     os.mkfifo(work / "pipe")
+    (home / ".config" / "agentpack").mkdir(parents=True)
+    (home / ".local" / "agentpack" / "enact-sessions").mkdir(parents=True)
     rule = {"type": "string", "format": "path" if kind == "write" else kind}
     rule |= {"x-access": "write"} if kind == "write" else {}
     schema = {"type": "object", "properties": {"p": rule}}
