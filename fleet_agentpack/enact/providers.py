@@ -27,6 +27,8 @@ SANDBOX_PATH = "/usr/local/bin:/usr/bin:/bin"
 SCRATCH_BYTES = 256 * 1024 * 1024
 DEFAULT_IMAGE = "alpine:latest"
 CONTAINER_FAILED = 125  # podman and docker: no image, no engine, a bad option
+# Podman alone: no unlimited tmpfs beside ours, no volume on disk because an image declares one.
+_PODMAN_ONLY = ("--read-only-tmpfs=false", "--image-volume=ignore")
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 _ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki")
@@ -178,6 +180,8 @@ class Container:
                 *self._base,
                 *("run", "--rm", "--interactive", "--name", name, "--entrypoint", ""),
                 *("--network", "bridge" if job.network else "none", "--read-only"),
+                *(_PODMAN_ONLY if self.name == "podman" else ()),
+                *("--log-driver", "none"),  # what a tool prints may hold secrets
                 *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
                 *("--pids-limit", "256", "--tmpfs", f"/tmp:size={SCRATCH_BYTES}"),  # noqa: S108
                 *("--env-file", str(variables), "--workdir", "/workspace"),
