@@ -77,7 +77,7 @@ def check(tool: str, schema: Mapping[str, Any], value: Any) -> list[Problem]:
                 tool, "its schema refers to something outside itself"
             ) from error
         raise
-    return [Problem(_place(each), str(each.validator), _said(each)) for each in errors]
+    return list(dict.fromkeys(problem for each in errors for problem in _problems(each)))
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
@@ -115,10 +115,18 @@ def _place(error: Any) -> str:
     return ".".join(str(part) for part in error.absolute_path)
 
 
+def _problems(error: Any) -> list[Problem]:
+    place = _place(error)
+    if error.validator != "required":
+        return [Problem(place, str(error.validator), _said(error))]
+    missing = [name for name in error.validator_value if name not in error.instance]
+    return [
+        Problem(f"{place}.{name}" if place else name, "required", "required") for name in missing
+    ]
+
+
 def _said(error: Any) -> str:
     """What is wrong, in few words and without the value itself."""
-    if error.validator == "required":
-        return str(error.message)  # names the property and no value
     if error.validator == "type":
         return f"must be of type {error.validator_value}"
     if error.validator == "enum":

@@ -49,7 +49,10 @@ class EnactError(AppError):
             "INVALID_ARGUMENTS",
             f"{tool}: {'; '.join(map(str, problems))}",
             details={"tool": tool, "problems": listed},
-            next_actions=[f"correct the arguments of {tool} and call it again"],
+            next_actions=[
+                f"correct the arguments of {tool} and call it again",
+                *([f"call enact__learn for {tool} to read what it takes"] if "/" in tool else []),
+            ],
         )
 
     @classmethod
@@ -72,13 +75,16 @@ class EnactError(AppError):
         )
 
     @classmethod
-    def tool_not_found(cls, name: str, *, hint: str | None = None) -> Self:
-        """No registry that is configured has this tool."""
+    def tool_not_found(cls, name: str, *, hint: str | None = None, ask: str | None = None) -> Self:
+        """No registry that is configured has this tool; `ask` is what the user could do."""
         return cls(
             "TOOL_NOT_FOUND",
             f"no tool called {name}" + (f"; {hint}" if hint else ""),
             details={"tool": name},
-            next_actions=["call enact__search to find the tool's name"],
+            next_actions=[
+                "call enact__search to find the tool's name",
+                *([f"ask the user to {ask}"] if ask else []),
+            ],
         )
 
     @classmethod

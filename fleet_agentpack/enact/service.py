@@ -215,9 +215,9 @@ class EnactService:
         return self._run_installed(tool.installed, tool.script, given, report)
 
     def fingerprint(self) -> object:
-        """A value that differs when some session's tools may have changed."""
+        """A value that differs when some session's list of tools has changed."""
         with self._reading:
-            return self._sessions.stamp()
+            return self._sessions.revision()
 
     def end_session(self, session: str) -> None:
         """Forget a session and what was installed for it."""

@@ -63,6 +63,8 @@ class Sources:
         remote, warnings = self._search_configured(query, limit, config)
         known = {hit.name for hit in found}
         found += [hit for hit in remote if hit.name not in known and not is_reserved(hit.name)]
+        if not found and not warnings and config.registry.url is None:
+            warnings = [f"only built-in tools were searched: {config.path} sets no registry.url"]
         return found[:limit], warnings
 
     def acquire(self, wanted: Reference, config: Config, tick: Tick = no_tick) -> Acquired:
@@ -132,7 +134,9 @@ class Sources:
         registry = self._configured(config.registry, config.path)
         if registry is None:
             raise EnactError.tool_not_found(
-                name, hint=f"no registry is configured (registry.url in {config.path})"
+                name,
+                hint="no registry is configured, only the built-in tools are there",
+                ask=f"set registry.url in {config.path}",
             )
         return registry
 

@@ -171,7 +171,7 @@ def test_a_container_that_fills_the_disk_fills_only_its_own(
     assert output.endswith("done\n")
     written = int(output.split()[0]) if output[0].isdigit() else 0
     assert written <= SCRATCH_BYTES
-    assert (folder == "/tmp") == (written == SCRATCH_BYTES)  # noqa: S108 - the container's
+    assert (folder == "/tmp") == (written == SCRATCH_BYTES)
 
 
 def test_a_writable_directory_is_written_to(
