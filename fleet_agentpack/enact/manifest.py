@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from fleet_agentpack.enact import names, template
 from fleet_agentpack.support import frontmatter, yaml12
-from fleet_agentpack.support.semver import Version, VersionError
 
 PACKAGE_FILES = (
     "skill.package.yaml",
@@ -225,13 +224,9 @@ def _flag(data: Mapping[str, Any], key: str) -> bool:
 
 def _version(data: Mapping[str, Any]) -> str | None:
     text = _string(data, "version")
-    if not text:
-        return None
-    try:
-        Version.parse(text)
-    except VersionError as error:
-        raise ManifestError(f"version {text[:40]!r} is not semantic (1.2.3)") from error
-    return text
+    if text and not names.is_version(text):
+        raise ManifestError(f"version {text[:40]!r} is not semantic (1.2.3)")
+    return text or None
 
 
 def _image(data: Mapping[str, Any]) -> str | None:

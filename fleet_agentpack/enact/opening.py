@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.providers import ContainerSettings
-from fleet_agentpack.enact.service import EnactService, EnactSettings
+from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.enact.settings import ContainerSettings, EnactSettings
 
 if TYPE_CHECKING:
     from fleet_agentpack.settings import Settings

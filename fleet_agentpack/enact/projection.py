@@ -6,12 +6,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.manifest import Manifest, Script
-from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Entry, build_table, is_name, is_reserved
-from fleet_agentpack.enact.registry import best_version
-from fleet_agentpack.enact.store import Store
+from fleet_agentpack.enact.names import (
+    BUILTIN_NAMESPACE,
+    Entry,
+    build_table,
+    is_name,
+    is_reserved,
+    is_version,
+)
+
+if TYPE_CHECKING:
+    from fleet_agentpack.enact.manifest import Manifest, Script
+    from fleet_agentpack.enact.store import Store
 
 META_TOOLS = ("search", "learn", "install", "uninstall", "list", "run")
 
@@ -131,7 +140,7 @@ class Projector:
         if not is_name(name) or (is_reserved(name) and not name.startswith(BUILTIN_NAMESPACE)):
             warnings.append(f"{store.tools_path}: {name[:80]!r} is not a tool's name")
             return None
-        if best_version([version]) is None:
+        if not is_version(version):
             warnings.append(f"{name} is left out: {version[:80]!r} is not a version")
             return None
         key = (store.root, name, version, store.folder_stamp(name, version))

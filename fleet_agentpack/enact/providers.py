@@ -21,6 +21,7 @@ from typing import Protocol
 from fleet_agentpack.enact.arguments import Mount
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.execute import MARKER, Command
+from fleet_agentpack.enact.settings import ContainerSettings
 from fleet_agentpack.support import process
 
 SANDBOX_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -138,15 +139,6 @@ class Bubblewrap:
         argv += ["--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
         argv += ["--size", str(SCRATCH_BYTES), "--tmpfs", "/tmp"]  # noqa: S108
         return argv
-
-
-@dataclass(frozen=True)
-class ContainerSettings:
-    """How the container program is called on this machine."""
-
-    program: str | None = None
-    global_args: tuple[str, ...] = ()
-    run_args: tuple[str, ...] = ()
 
 
 class Container:

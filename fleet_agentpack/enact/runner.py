@@ -18,13 +18,13 @@ from fleet_agentpack.enact.manifest import Manifest, Script
 from fleet_agentpack.enact.providers import (
     Bubblewrap,
     Container,
-    ContainerSettings,
     Dagger,
     Host,
     Job,
     Provider,
     with_our_python,
 )
+from fleet_agentpack.enact.settings import EnactSettings
 
 LONGEST_TIMEOUT_S = 3600.0
 LONGEST_EXCERPT = 4000
@@ -52,21 +52,21 @@ class RunResult:
     warnings: tuple[str, ...] = field(default=())
 
 
-@dataclass(frozen=True)
-class RunnerSettings:
-    """What the runner takes from outside."""
-
-    environ: Mapping[str, str]
-    around: arguments.Surroundings
-    sources: environment.Sources
-    container: ContainerSettings = field(default_factory=ContainerSettings)
-
-
 class Runner:
     """Runs scripts of tools."""
 
-    def __init__(self, settings: RunnerSettings) -> None:
+    def __init__(self, settings: EnactSettings) -> None:
         self._settings = settings
+        self._around = arguments.Surroundings(
+            settings.cwd, settings.home, (settings.root, *settings.own)
+        )
+        # A project's own `.enact/.env` is not read: a repository that somebody merely opened must
+        # not choose where a tool that holds the user's secrets sends them.
+        self._variables = environment.Sources(
+            settings.environ,
+            (settings.root / ".env",),
+            settings.keyring or environment.system_keyring,
+        )
 
     def run(
         self,
@@ -80,8 +80,8 @@ class Runner:
         if script is None:
             return _instructions(subject.manifest, given)
         tool = subject.manifest.name
-        prepared = arguments.prepare(tool, script.input_schema, given, self._settings.around)
-        resolved = environment.resolve(tool, subject.manifest.variables, self._settings.sources)
+        prepared = arguments.prepare(tool, script.input_schema, given, self._around)
+        resolved = environment.resolve(tool, subject.manifest.variables, self._variables)
         job = self._job(subject, script, prepared, resolved)
         provider = self._provider(subject, execution)
         timeout_s = min(subject.manifest.timeout_s or execution.timeout_s, LONGEST_TIMEOUT_S)
@@ -166,7 +166,7 @@ class Runner:
 
     @cached_property
     def _bubblewrap(self) -> Bubblewrap:
-        return Bubblewrap(self._path, self._settings.around.home)
+        return Bubblewrap(self._path, self._settings.home)
 
     @property
     def _direct(self) -> Host:
