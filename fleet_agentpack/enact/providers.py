@@ -32,7 +32,17 @@ CONTAINER_FAILED = 125  # podman and docker: no image, no engine, a bad option
 _PODMAN_ONLY = ("--read-only-tmpfs=false", "--image-volume=ignore")
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
-_ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki")
+# Certificates, but never the private keys beside them.
+_ETC_NETWORK = (
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+)
 _CLIENT_VARIABLES = (
     "PATH",
     "HOME",
@@ -135,7 +145,9 @@ class Bubblewrap:
                 argv += ["--ro-bind", str(path), str(path)]
         for name in (*_ETC, "/nix/store", *(_ETC_NETWORK if network else ())):
             argv += ["--ro-bind-try", name, name]
-        argv += ["--proc", "/proc", "--dev", "/dev", "--size", str(SCRATCH_BYTES)]
+        # Read-only: root without capabilities could still write the kernel's settings there.
+        argv += ["--proc", "/proc", "--remount-ro", "/proc"]
+        argv += ["--dev", "/dev", "--size", str(SCRATCH_BYTES)]
         argv += ["--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
         argv += ["--size", str(SCRATCH_BYTES), "--tmpfs", "/tmp"]  # noqa: S108
         return argv

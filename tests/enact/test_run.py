@@ -335,6 +335,11 @@ print(json.dumps({
     "parent": attempt(lambda: open("/proc/1/environ").read()),
     "passwd": attempt(lambda: open("/etc/passwd").read()),
     "shadow": attempt(lambda: open("/etc/shadow").read()),
+    "keys": attempt(lambda: os.listdir("/etc/ssl/private")),
+    "kernel": [
+        attempt(lambda path=path: open(path, "r+b").close())
+        for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname")
+    ],
 }))
 """
 
@@ -350,6 +355,8 @@ def check_isolation(seen: dict[str, Any]) -> None:
     assert "AWS_SECRET_ACCESS_KEY" not in seen["environment"]
     assert "s3cret" not in seen["parent"]
     assert seen["processes"] < 10
+    assert seen["keys"] in ("FileNotFoundError", "PermissionError")
+    assert all(each in ("OSError", "PermissionError") for each in seen["kernel"])
 
 
 @needs_bwrap
@@ -375,6 +382,15 @@ def test_the_sandbox_isolates(home: Path) -> None:
     assert result.provider == "bubblewrap"
     check_isolation(result.output)
     assert service.run(NAME, arguments).exit_code == 0, "its files are what they were"
+
+
+@needs_bwrap
+def test_the_network_brings_certificates_and_no_keys(home: Path) -> None:
+    look = "ls -d /etc/ssl/certs /etc/ssl/private /etc/pki/tls/private 2>/dev/null; true"
+    options: dict[str, Any] = {"backend": "bubblewrap", "x-network": True}
+    output = run(home, f"sh -c '{look}'", **options).output
+    assert "private" not in output
+    assert ("certs" in output) == Path("/etc/ssl/certs").exists()
 
 
 @needs_bwrap

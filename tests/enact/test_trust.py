@@ -17,11 +17,12 @@ from fleet_agentpack.enact.attest import (
     Subject,
     verdict,
 )
+from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.identity import GITLAB
 from fleet_agentpack.enact.registry import MOST_ATTESTATIONS
 from fleet_agentpack.enact.service import EnactService
 from tests.enact.fake_registry import FakeRegistry, Lie
-from tests.enact.kit import configure, refused, tool_bundle
+from tests.enact.kit import configure, manifest, refused, tool_bundle
 from tests.enact.private_sigstore import (
     ACTIONS,
     AUDIT,
@@ -246,6 +247,12 @@ FOREIGN = {
     "another bundle": lambda d: statement(NAME, VERSION, signed_form("0" * 64)),
     "another tool": lambda d: statement("alice/tools/other", VERSION, signed_form(d)),
     "another version": lambda d: statement(NAME, "2.0.0", signed_form(d)),
+    "another tool outside": lambda d: statement(
+        NAME,
+        VERSION,
+        d,
+        subjects=[{"name": f"alice/tools/other@{VERSION}", "digest": {"sha256": d}}],
+    ),
     "another tool inside": lambda d: statement(
         NAME, VERSION, signed_form(d), tool={"name": "x/y", "version": VERSION}
     ),
@@ -563,6 +570,30 @@ def test_a_tool_installed_under_allow_is_refused_once_the_policy_is_tightened(
     ):
         with refused("TRUST_REFUSED"):
             act()
+
+
+def test_a_hostile_repository_lowers_nothing(
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
+) -> None:
+    trust("github:alice")
+    project = home / "work" / ".enact"
+    (project / "tools" / NAME / VERSION).mkdir(parents=True)
+    (project / "tools" / NAME / VERSION / "enact.yaml").write_text(manifest(NAME))
+    pins = {"tools": {NAME: VERSION, "agentpack/evil": "1.0.0", "../../x": "1.0.0"}}
+    (project / "tools.json").write_text(json.dumps(pins))
+    (project / "mcp.json").write_text(json.dumps({**pins, "activeToolset": None}))
+    configure(home / "work", trust={"policy": "allow"}, execution={"default": "local"})
+    assert_refused_everywhere(service, home)
+    for name, version in service.project_tools().items():
+        with pytest.raises(EnactError) as refusal:
+            service.install(f"{name}@{version}", project=True)
+        assert refusal.value.code in ("TRUST_REFUSED", "TOOL_NOT_FOUND", "INVALID_ARGUMENTS")
+    assert service.projection().callables == {}
+    assert json.loads((project / "tools.json").read_text()) == pins
 
 
 def test_the_old_names_of_the_auditors_key_are_read_too(
