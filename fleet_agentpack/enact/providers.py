@@ -267,7 +267,8 @@ class Dagger:
             ],
             "stdin": job.stdin.decode(),
         }
-        argv = [sys.executable, "-m", "fleet_agentpack.enact.dagger_run"]
+        # -P: the directory we stand in may be anybody's, and is no place to import from.
+        argv = [sys.executable, "-P", "-m", "fleet_agentpack.enact.dagger_run"]
         env = {key: self._environ[key] for key in _CLIENT_VARIABLES if key in self._environ}
         yield Start(Command(argv, env, None, json.dumps(request).encode()))
 

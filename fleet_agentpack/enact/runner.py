@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact import arguments, environment, template
+from fleet_agentpack.enact import arguments, environment, schemas, template
 from fleet_agentpack.enact.config import ExecutionConfig
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.execute import LARGEST_OUTPUT, Ended, execute
@@ -239,7 +239,7 @@ def _parsed(tool: str, script: Script, stdout: str, facts: Mapping[str, Any]) ->
             return stdout
         raise _invalid_output(tool, "it is not JSON", facts) from error
     if script.output_schema is not None:
-        problems = arguments.check(tool, script.output_schema, output)
+        problems = schemas.check(tool, script.output_schema, output)
         if problems:
             raise _invalid_output(tool, "; ".join(map(str, problems[:3])), facts)
     return output

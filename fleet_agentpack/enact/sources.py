@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fleet_agentpack.enact import bundle, manifest
-from fleet_agentpack.enact.arguments import check_schema, expand
+from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.attest import Subject
 from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.config import Config, RegistryConfig
@@ -25,6 +25,7 @@ from fleet_agentpack.enact.registry import (
     no_tick,
     rank,
 )
+from fleet_agentpack.enact.schemas import check_schema
 from fleet_agentpack.enact.searching import SearchCache, search_remote
 from fleet_agentpack.enact.transport import RegistryHttp
 from fleet_agentpack.enact.trust import BUILTIN, Gate, Trusted

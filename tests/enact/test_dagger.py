@@ -136,6 +136,7 @@ def test_a_job_becomes_a_container_without_a_shell(
         command = start.command
     assert "s3cret" not in " ".join(command.argv)
     assert command.env == {"PATH": "/bin"}
+    assert "-P" in command.argv, "nothing is imported from the working directory"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(command.stdin)))
     assert dagger_run.main() == 3
     captured = capsys.readouterr()

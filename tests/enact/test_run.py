@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.enact import schemas
 from fleet_agentpack.enact.service import EnactService
 from tests.enact.kit import add_tool, configure, make_service, needs_bwrap, refused, use_directory
 from tests.enact.test_session import path_without_bwrap, running, wait_until
@@ -192,6 +193,42 @@ def test_a_schema_never_makes_us_fetch_anything(home: Path) -> None:
     schema = {"type": "object", "properties": {"x": {"$ref": "http://127.0.0.1:9/schema.json"}}}
     with refused("MANIFEST_INVALID"):
         run(home, {"command": "true", "inputSchema": schema}, {"x": 1})
+
+
+EVIL = {"type": "string", "pattern": "^(a+)+$"}
+HANGS = "a" * 64 + "!"
+
+
+def test_a_pattern_is_checked_and_cannot_hang_the_server(
+    home: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "LONGEST_CHECK_S", 3.0)
+    (work / "json.py").write_text("raise SystemExit('imported from the working directory')")
+    monkeypatch.chdir(work)
+    schema = {"type": "object", "properties": {"text": EVIL}}
+    script = {"command": "printf %s {{text}}", "inputSchema": schema}
+    assert run(home, script, {"text": "aaa"}).output == "aaa"
+    service = make_service(home)
+    with refused("INVALID_ARGUMENTS") as refusal:
+        service.run(NAME, {"text": "b"})
+    assert "text: breaks the rule pattern" in refusal.error.message
+    with refused("MANIFEST_INVALID") as refusal:
+        service.run(NAME, {"text": HANGS})
+    assert "takes too long" in refusal.error.message
+
+
+def test_an_output_cannot_hang_the_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "LONGEST_CHECK_S", 1.0)
+    script = {"command": f"echo '\"{HANGS}\"'", "outputSchema": EVIL}
+    with refused("MANIFEST_INVALID"):
+        run(home, script)
+
+
+@pytest.mark.parametrize("pattern", ["(", "["])
+def test_a_pattern_that_is_none_is_the_manifests_fault(home: Path, pattern: str) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
+    with refused("MANIFEST_INVALID"):
+        run(home, {"command": "echo {{x}}", "inputSchema": schema}, {"x": "x"})
 
 
 def test_optional_parameters_drop_their_whole_argument(home: Path) -> None:
