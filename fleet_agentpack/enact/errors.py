@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from fleet_agentpack.support.errors import AppError, Problem
+
+_META_TOOL = re.compile(r"(?:call|use) enact__(\w+)")
 
 
 class EnactError(AppError):
@@ -26,8 +29,9 @@ class EnactError(AppError):
         self.next_actions = list(next_actions)
 
     def advice(self) -> list[str]:
-        """What the person at the command line can do."""
-        return self.next_actions
+        """What the person at the command line can do, in their words instead of an agent's."""
+        mine = [each.removeprefix("ask the user to ") for each in self.next_actions]
+        return [_META_TOOL.sub(r"use `fleet-agentpack tool \1`", each) for each in mine]
 
     def payload(self) -> dict[str, Any]:
         """The error as callers receive it."""

@@ -307,7 +307,9 @@ def _env_file(job: Job) -> str:
     for name, value in values.items():
         if "\n" in value or "\r" in value:
             raise EnactError.provider_unavailable(
-                job.tool, f"{name} has several lines, which a container cannot be given"
+                job.tool,
+                f"{name} has several lines, which a container cannot be given",
+                f"ask the user to store {name} as one line",
             )
     return "".join(f"{name}={value}\n" for name, value in values.items())
 

@@ -123,11 +123,17 @@ class Runner:
                 )
             except OSError as error:
                 raise EnactError.provider_unavailable(
-                    job.tool, f"{start.command.argv[0]}: {error.strerror or error}"
+                    job.tool,
+                    f"{start.command.argv[0]}: {error.strerror or error}",
+                    f"ask the user to install what {job.tool} needs, or call another tool",
                 ) from error
         if ended.reason == "exit" and ended.exit_code == start.failed_status:
             said = ended.stderr.decode("utf-8", "replace").strip()[-LONGEST_EXCERPT:]
-            raise EnactError.provider_unavailable(job.tool, f"{provider.name} failed: {said}")
+            raise EnactError.provider_unavailable(
+                job.tool,
+                f"{provider.name} failed: {said}",
+                f"ask the user to see that {provider.name} works and can get {job.image}",
+            )
         return ended
 
     def _provider(self, subject: Subject, execution: ExecutionConfig) -> Provider:

@@ -321,6 +321,7 @@ class EnactService:
                 "NOT_ALLOWED",
                 f"{name} was installed for everybody; a session can remove only its own tools",
                 details={"tool": name},
+                next_actions=[f"ask the user to run: fleet-agentpack tool uninstall {name}"],
             )
         return EnactError.not_installed(name)
 
