@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.enact import schemas
+from fleet_agentpack.enact.execute import KILL_WAIT_S, Command, execute
 from fleet_agentpack.enact.service import EnactService
 from tests.enact.kit import add_tool, configure, make_service, needs_bwrap, refused, use_directory
 from tests.enact.test_session import path_without_bwrap, running, wait_until
@@ -319,6 +320,16 @@ def test_a_tool_that_takes_too_long_is_stopped_with_its_children(home: Path, pla
     assert time.monotonic() - started < 10
     assert refusal.error.details["provider"] == place
     wait_until(lambda: not running("61.25"))
+
+
+def test_a_group_that_ignores_being_asked_is_killed_without_a_marker() -> None:
+    """As on a system without /proc, where nothing else would find it."""
+    stubborn = "trap '' TERM; sleep 77.125 & while true; do sleep 1; done"
+    command = Command(["sh", "-c", stubborn], {"PATH": os.environ["PATH"]})
+    ended = execute(command, timeout_s=1)
+    assert ended.reason == "timeout"
+    assert ended.duration_s < KILL_WAIT_S
+    wait_until(lambda: not running("77.125"))
 
 
 @pytest.mark.parametrize("place", PLACES)
