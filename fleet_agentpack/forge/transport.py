@@ -167,11 +167,24 @@ def _too_large(request: Request) -> ForgeError:
     return ForgeError.network(f"{shown} sent more than {request.limit:,} bytes", url=shown)
 
 
+def _no_file(url: str, path: Path) -> ForgeError:
+    what = "is not a file" if path.exists() else "does not exist"
+    return ForgeError(
+        "NETWORK_ERROR",
+        f"{path} {what}",
+        details={"url": url, "path": str(path), "status": 404},
+        suggestions=[
+            "Correct the path in the registry's file:// URL, or put the file there",
+            "See the registries: fractary_forge_config_registry_list",
+        ],
+    )
+
+
 def _from_file(request: Request) -> bytes | ForgeError:
     path = Path(unquote(urlsplit(request.url).path))
     try:
         if not path.is_file():
-            return ForgeError.network(f"{request.url} is not a file", url=request.url, status=404)
+            return _no_file(request.url, path)
         with path.open("rb") as stream:
             body = stream.read(request.limit + 1)
     except (OSError, ValueError) as error:

@@ -109,6 +109,37 @@ def test_info_of_an_installed_plugin_has_all_its_parts(full: ForgeService) -> No
     assert (plain["author"], plain["components"]["commands"]) == ("Somebody", ["go"])
 
 
+def test_info_speaks_of_this_plugin_alone(full: ForgeService) -> None:
+    assert "warnings" not in full.plugin_info("@acme/helper")
+    for ask in (full.plugin_info, full.plugin_manifest_text):
+        with pytest.raises(
+            ForgeError, match=r"broken-one cannot be read.*not valid JSON"
+        ) as refused:
+            ask("broken-one")
+        assert refused.value.code == "VALIDATION_ERROR"
+
+
+def test_a_broken_copy_does_not_hide_what_a_registry_offers(
+    full: ForgeService, stocked: Site, work: Path
+) -> None:
+    (work / ".fractary/plugins/@acme/helper/plugin.json").write_text("{")
+    info = full.plugin_info("@acme/helper", remote=True)
+    assert info["version"] == "1.3.0"
+    assert "cannot be read" in info["warnings"][0]
+
+
+def test_a_missing_file_registry_names_the_path(
+    forge: ForgeService, configure: Callable[..., None], tmp_path: Path
+) -> None:
+    configure({"name": "gone", "url": f"file://{tmp_path}/gone.json"})
+    with pytest.raises(ForgeError, match=f"{tmp_path}/gone.json does not exist") as refused:
+        forge.plugin_search("x")
+    assert not any("connection" in each for each in refused.value.suggestions)
+    configure({"name": "folder", "url": f"file://{tmp_path}"})
+    with pytest.raises(ForgeError, match="is not a file"):
+        forge.plugin_search("x")
+
+
 def test_info_from_the_registry_verifies_and_names_versions(
     full: ForgeService, stocked: Site
 ) -> None:
