@@ -119,6 +119,7 @@ class Credentials:
     def store(self, name: str, token: Secret, now: datetime) -> str:
         """Log in to a registry; says where the token is kept: `keyring` or the file's path."""
         stamp = now.isoformat().replace("+00:00", "Z")
+        self._file(stamp)  # refuses a broken one before anything is kept anywhere
         login: dict[str, Any] = {"type": "token", "authenticated_at": stamp}
         in_keyring = self.vault.put(name, token.reveal())
         login |= {"keyring": True} if in_keyring else {"token": token.reveal()}
@@ -126,11 +127,12 @@ class Credentials:
         return "keyring" if in_keyring else str(self.path)
 
     def forget(self, name: str, now: datetime) -> bool:
-        """Log out; false when there was no login."""
-        known = bool(self._login(name))
+        """Log out; false when there was no login. Raises `ForgeError` for an unusable file."""
+        stamp = now.isoformat().replace("+00:00", "Z")
+        known = name in self._file(stamp).get("registries", {})
         if known:
             self.vault.remove(name)
-            self._edit(name, None, now.isoformat().replace("+00:00", "Z"))
+            self._edit(name, None, stamp)
         return known
 
     def _from_environment(self, registry: Registry) -> Secret | None:

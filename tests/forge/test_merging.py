@@ -51,6 +51,14 @@ def test_a_new_fork_records_where_it_came_from(full: ForgeService) -> None:
         fork(full, "nowhere", "x")
 
 
+def test_a_fork_of_what_cannot_be_read_says_why(full: ForgeService, work: Path) -> None:
+    (work / ".fractary/tools/torn.yaml").write_text("a: [")
+    with pytest.raises(ForgeError, match="tool 'torn' cannot be read"):
+        fork(full, "torn", "mine")
+    with pytest.raises(ForgeError, match=r"Tool 'log' has no version '9\.x'"):
+        fork(full, "log@9.x", "mine")
+
+
 def test_a_fork_of_markdown_stays_markdown(full: ForgeService) -> None:
     path = fork(full, "acme:triage", "triage-two")
     assert path.name == "agent.md"
