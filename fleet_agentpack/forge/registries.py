@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from fleet_agentpack.forge.cache import Cache, CachedManifest
 from fleet_agentpack.forge.config import Registry
+from fleet_agentpack.forge.config_files import is_registry_url
 from fleet_agentpack.forge.credentials import Credentials
 from fleet_agentpack.forge.definitions import person_of, strings_of, text_of, version_of
 from fleet_agentpack.forge.errors import ForgeError
@@ -167,12 +168,11 @@ def safe_url(base: str, url: Any) -> str | None:
         return None
     try:
         target = urljoin(base, url)
-        parts = urlsplit(target)
     except ValueError:
         return None
-    if parts.scheme == "file":
-        return target if base.startswith("file:") else None
-    return target if parts.scheme in ("http", "https") and parts.hostname else None
+    if not is_registry_url(target) or (target.startswith("file:") and not base.startswith("file:")):
+        return None
+    return target
 
 
 def _digest(content: bytes) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit
 
+from fleet_agentpack.forge.config_files import is_registry_url
 from fleet_agentpack.forge.credentials import is_same_origin
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.masking import masked_url
@@ -128,10 +129,13 @@ async def _get(client: httpx.AsyncClient, request: Request) -> bytes:
 
 
 def _redirected(url: str, location: str) -> str:
-    target = urljoin(url, location)
-    scheme = urlsplit(target).scheme
-    if scheme != "https" and scheme != urlsplit(url).scheme:
-        raise ForgeError.network(f"{masked_url(url)} redirects to a {scheme or 'broken'} URL")
+    try:
+        target = urljoin(url, location)
+    except ValueError:
+        target = ""
+    scheme = target.partition(":")[0]
+    if not is_registry_url(target) or scheme not in ("https", urlsplit(url).scheme):
+        raise ForgeError.network(f"{masked_url(url)} redirects to a URL that is not followed")
     return target
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.support.results import jsonable
 from tests.forge import tree
+from tests.forge.registry import Site
 
 SECONDS = 20.0  # far more than is needed on a busy machine, far less than without a bound
 
@@ -86,3 +88,53 @@ def test_a_directory_whose_definition_is_a_link_outside_is_denied(
 
 def test_a_key_of_a_million_dots_is_not_there(forge: ForgeService) -> None:
     assert forge.config_get("." * 1_000_000)["exists"] is False
+
+
+def test_json_that_is_nested_too_deeply_is_named(
+    forge: ForgeService, work: Path, site: Site, configure: Callable[..., None]
+) -> None:
+    path = work / ".fractary/config.json"
+    path.parent.mkdir()
+    for depth in (101, 600, 5_000):
+        path.write_text('{"a":' * depth + "1" + "}" * depth)
+        with pytest.raises(ForgeError, match="nested") as caught:
+            forge.config_show()
+        assert caught.value.code == "CONFIG_ERROR"
+        assert "nested" in forge.listing("agent")["warnings"][0]
+    path.write_text('{"a":' * 100 + "1" + "}" * 100)
+    assert forge.config_show()["config"]["a"]
+    site.put("/deep.json", b'{"plugins":' + b"[" * 900 + b"]" * 900 + b"}")
+    configure({"name": "deep", "url": f"{site.url}/deep.json"})
+    with pytest.raises(ForgeError, match="nested"):
+        forge.plugin_search("x")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://h:port/x", "https://h:99999/x", "https://[::1/x", "https://h\n/"]
+)
+def test_a_broken_url_is_a_warning_wherever_it_stands(
+    forge: ForgeService, site: Site, configure: Callable[..., None], url: str
+) -> None:
+    configure({"name": "bad", "url": url}, registry={"stockyard": {"enabled": True, "url": url}})
+    warnings = forge.registry_list()["warnings"]
+    assert any("registries.0 (bad) needs a usable url" in each for each in warnings)
+    assert any("registry.stockyard.url must be a URL" in each for each in warnings)
+    entry = {"name": "x", "version": "1.0.0", "manifest_url": url}
+    configure({"name": "r", "url": site.put_registry(entry)})
+    assert "1 of 1 entries lack" in forge.plugin_search("x")["warnings"][0]
+
+
+@pytest.mark.parametrize("moment", ["1e300", "NaN", "Infinity", "-5", "0", '"x"', "null"])
+def test_a_cached_manifest_of_no_known_time_is_done_without(
+    forge: ForgeService, home: Path, configure: Callable[..., None], moment: str
+) -> None:
+    url = "http://127.0.0.1:1/registry.json"
+    configure({"name": "r", "url": url})
+    path = home / ".fractary/cache/manifests/r.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        f'{{"url": "{url}", "manifest": {{"plugins": []}}, "fetched_at": {moment}, "ttl": 9}}'
+    )
+    with pytest.raises(ForgeError, match="No registry was reached"):
+        forge.plugin_search("x")
+    assert forge.cache_stats()["manifests"]["count"] == 1
