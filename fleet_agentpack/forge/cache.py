@@ -16,6 +16,7 @@ from typing import Any
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places
+from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.support.files import write_atomic
 
 SECONDS_PER_DAY = 86_400
@@ -198,8 +199,7 @@ def _readable(entries: list[_Entry]) -> str:
 
 
 def _iso(timestamp: float) -> str:
-    moment = datetime.fromtimestamp(timestamp, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return stamp(datetime.fromtimestamp(timestamp, UTC))
 
 
 def _fetched_at(path: Path) -> float | None:
