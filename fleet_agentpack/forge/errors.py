@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from fleet_agentpack.support.errors import AppError, Problem
@@ -168,19 +167,6 @@ class ForgeError(AppError):
             details=details,
             suggestions=[
                 "Check the connection and try again",
-                "See the registries: fractary_forge_config_registry_list",
-            ],
-        )
-
-    @classmethod
-    def unreadable_registry(cls, path: Path, reason: str, **details: Any) -> ForgeError:
-        """A `file://` address at which nothing can be read."""
-        return cls(
-            "NETWORK_ERROR",
-            f"{path} {reason}",
-            details={"path": str(path), **details},
-            suggestions=[
-                "Correct the file:// address, or put the file there",
                 "See the registries: fractary_forge_config_registry_list",
             ],
         )
