@@ -15,6 +15,7 @@ from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
 from fleet_agentpack.fleet.ledger import Ledger, TaskOpenError
 from fleet_agentpack.fleet.models import (
     AgentStatus,
+    Glance,
     Line,
     Order,
     Sighting,
@@ -66,7 +67,7 @@ class FleetService:
         self._source = source
         self._now = now
         self._sleep = sleep
-        self._seen: dict[str, object] = {}  # workspace id → what the ledger already knows of it
+        self._marks: dict[str, object] = {}  # workspace id → what the ledger already knows of it
         self._handing_over: set[asyncio.Task[Task]] = set()
 
     async def close(self) -> None:
@@ -105,9 +106,19 @@ class FleetService:
     async def agents(self) -> dict[str, Any]:
         """Every agent with its status and its task."""
         fleet = await self._backend.all()
-        open_tasks = await asyncio.to_thread(self._reconcile_fleet, fleet)
+        open_tasks = self._ledger.open_tasks_at_once()  # a thread would cost more than the read
+        if open_tasks is None:
+            open_tasks = await asyncio.to_thread(self._ledger.open_tasks)
+        tasks: dict[str, Task | None] = {**open_tasks}
+        # Those at work are looked at each time: their claim may have run out.
+        known = self._marks.get
+        news = [
+            one for one in fleet if one.workspace_id in tasks or known(one.workspace_id) != one.mark
+        ]
+        if news:
+            tasks |= await asyncio.to_thread(self._reconcile_fleet, news)
         return {
-            "agents": [_row(seen, open_tasks.get(seen.workspace_id)) for seen in fleet],
+            "agents": [_row(one, tasks.get(one.workspace_id)) for one in fleet],
             "total_count": len(fleet),
         }
 
@@ -115,7 +126,7 @@ class FleetService:
         """One agent in detail."""
         seen = await self._look(name, closely=True)
         task = await self._reconciled(seen)
-        status = _status(seen, task)
+        status = _status(seen.online, task is not None or seen.activity == "running")
         detail = agent_detail(seen, status, task if status == "busy" else None)
         return {"agent": detail, **warned(seen.warnings)}
 
@@ -266,19 +277,12 @@ class FleetService:
             seen.workspace_id, seen.build, lambda tasks: reconcile(tasks, seen)
         )
 
-    def _reconcile_fleet(self, fleet: list[Sighting]) -> dict[str, Task]:
-        """Reconcile the agents that changed since the last look, and those at work."""
-        open_tasks = self._ledger.open_tasks()
-        for seen in fleet:
-            known = (seen.build, seen.reported_at, seen.alive)
-            if self._seen.get(seen.workspace_id) == known and seen.workspace_id not in open_tasks:
-                continue
-            task = self._reconcile(seen)
-            self._seen[seen.workspace_id] = known
-            if task:
-                open_tasks[seen.workspace_id] = task
-            else:
-                open_tasks.pop(seen.workspace_id, None)
+    def _reconcile_fleet(self, news: list[Glance]) -> dict[str, Task | None]:
+        """Bring the ledger up to date with these agents; returns their open tasks."""
+        open_tasks = {}
+        for one in news:
+            open_tasks[one.workspace_id] = self._reconcile(one.sighting())
+            self._marks[one.workspace_id] = one.mark
         return open_tasks
 
     async def _with_sources(self, seen: Sighting, tasks: list[Task]) -> list[Task]:
@@ -309,18 +313,18 @@ class FleetService:
         task = self._ledger.open_tasks().get(workspace_id)
         if task:
             self._ledger.finish(task.id, "stopped", self._now())
-        self._seen.pop(workspace_id, None)
+        self._marks.pop(workspace_id, None)
 
 
-def _row(seen: Sighting, task: Task | None) -> dict[str, Any]:
-    status = _status(seen, task)
-    return agent_row(seen, status, task if status == "busy" else None)
+def _row(one: Glance, task: Task | None) -> dict[str, Any]:
+    status = _status(one.online, task is not None)
+    return agent_row(one, status, task if status == "busy" else None)
 
 
-def _status(seen: Sighting, task: Task | None) -> AgentStatus:
-    if not seen.online:
+def _status(online: bool, at_work: bool) -> AgentStatus:
+    if not online:
         return "offline"
-    return "busy" if task or seen.activity == "running" else "idle"
+    return "busy" if at_work else "idle"
 
 
 def _busy(seen: Sighting, task: Task | None) -> FleetError:
