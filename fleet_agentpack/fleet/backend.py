@@ -14,6 +14,10 @@ Progress = Callable[[float, float | None, str], None]
 class Catalogue(Protocol):
     """What agents can be made of."""
 
+    @property
+    def without_projects(self) -> str:
+        """What to tell whoever finds no projects."""
+
     async def projects(self) -> list[Project]:
         """Every project that an agent can be created for."""
 

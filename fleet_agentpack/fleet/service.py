@@ -79,7 +79,8 @@ class FleetService:
 
     async def projects(self) -> dict[str, Any]:
         """Every project that agents can be created for."""
-        return {"projects": await self._backend.projects()}
+        found = await self._backend.projects()
+        return {"projects": found, **warned(() if found else (self._backend.without_projects,))}
 
     async def roles(self, project: str) -> dict[str, Any]:
         """The roles of a project."""
@@ -189,7 +190,10 @@ class FleetService:
                 agent_name=seen.name,
             )
         if task is None:
-            raise FleetError.bad_request(f"Agent '{seen.name}' is not busy.", agent_name=seen.name)
+            raise FleetError.bad_request(
+                f"Agent '{seen.name}' is not busy; show_agent_task_history shows its last tasks.",
+                agent_name=seen.name,
+            )
         await asyncio.to_thread(self._ledger.ask_to_stop, task.id, True)
         try:
             await self._backend.interrupt(seen, task)
@@ -341,7 +345,8 @@ def _busy(seen: Sighting, task: Task | None) -> FleetError:
 def _check_online(seen: Sighting) -> None:
     if not seen.online:
         raise FleetError.bad_request(
-            f"Agent '{seen.name}' is offline (its workspace is {seen.state}).",
+            f"Agent '{seen.name}' is offline (its workspace is {seen.state}). Bring its workspace"
+            " back, or delete the agent and create it anew.",
             agent_name=seen.name,
             workspace_state=seen.state,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from traceback import format_exception
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ from fleet_agentpack.fleet.coder import errors
 from fleet_agentpack.fleet.coder.backend import CoderBackend
 from fleet_agentpack.fleet.coder.client import CoderClient
 from fleet_agentpack.fleet.coder.projects import Names
+from fleet_agentpack.fleet.coder.translate import unavailable
 from fleet_agentpack.fleet.coder.transport import Connection, Limits
 from fleet_agentpack.support.secret import Secret
 from tests.fleet.stage import HOST, TOKEN, at_once
@@ -237,12 +239,29 @@ async def test_the_token_is_in_no_error_no_repr_and_no_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    echo = {"message": f"bad {TOKEN}", "detail": TOKEN, "validations": [{"detail": TOKEN}]}
-    for answer in (status(400, echo), httpx.ReadError("x"), status(500, echo)):
+    echo = {
+        "message": f"{'x' * 490} {TOKEN}",
+        "detail": TOKEN,
+        "validations": [{"field": TOKEN, "detail": TOKEN}],
+    }
+    everywhere = {"retry-after": TOKEN, "x-coder-request-id": TOKEN, "location": TOKEN}
+    page = f"<title>{TOKEN}</title><p>{TOKEN}</p>"
+    answers = (
+        status(400, echo),
+        status(500, echo),
+        httpx.ReadError("x"),
+        httpx.Response(429, headers=everywhere, json=echo),
+        httpx.Response(302, headers=everywhere),
+        httpx.Response(502, headers=everywhere, text=page),
+        httpx.Response(200, headers={"content-type": "text/html"}, text=page),
+    )
+    for answer in answers:
         made, _ = connection(answer)
         with pytest.raises(errors.CoderError) as caught:
             await made.request("POST", "/api/v2/x", body={})
-        assert TOKEN not in str(caught.value) + repr(caught.value) + repr(made) + repr(vars(made))
+        told = str(caught.value) + repr(caught.value) + repr(made) + repr(vars(made))
+        told += repr(unavailable(caught.value).payload()) + "".join(format_exception(caught.value))
+        assert TOKEN[:12] not in told
         await made.close()
     assert TOKEN not in caplog.text
 

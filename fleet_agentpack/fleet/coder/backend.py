@@ -61,6 +61,14 @@ class CoderBackend:
         """Close the connection."""
         await self._client.close()
 
+    @property
+    def without_projects(self) -> str:
+        """See `Catalogue.without_projects`."""
+        return (
+            f"No Coder template of yours has the parameter {self._names.role_parameter}. Add it to"
+            " one, or name another in the configuration file ([fleet.coder] role_parameter)."
+        )
+
     async def projects(self) -> list[Project]:
         """See `Catalogue.projects`."""
         with as_fleet_errors():

@@ -14,7 +14,7 @@ from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.agents import AgentFolders, LocalAgent
 from fleet_agentpack.fleet.local.programs import Program
-from fleet_agentpack.fleet.local.projects import LocalProjects
+from fleet_agentpack.fleet.local.projects import NO_PROJECTS, LocalProjects
 from fleet_agentpack.fleet.local.tasks import Launch, TaskFolder
 from fleet_agentpack.fleet.local.worktree import Copies
 from fleet_agentpack.fleet.models import Glance, Line, Order, Project, Role, Sighting, Task
@@ -41,6 +41,11 @@ class LocalBackend:
 
     async def close(self) -> None:
         """Nothing to let go of: tasks go on without us."""
+
+    @property
+    def without_projects(self) -> str:
+        """See `Catalogue.without_projects`."""
+        return NO_PROJECTS
 
     async def projects(self) -> list[Project]:
         """See `Catalogue.projects`."""
