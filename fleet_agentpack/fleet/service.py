@@ -26,7 +26,7 @@ from fleet_agentpack.fleet.models import (
     task_row,
     warned,
 )
-from fleet_agentpack.fleet.reconcile import reconcile
+from fleet_agentpack.fleet.reconcile import CLAIM_S, reconcile
 
 MAX_PAGE_SIZE = 100
 MAX_NAME = 20
@@ -332,8 +332,15 @@ def _status(online: bool, at_work: bool) -> AgentStatus:
 
 
 def _busy(seen: Sighting, task: Task | None) -> FleetError:
-    doing = f": {task.summary}" if task else ""
     details = {"task_id": task.id} if task else {}
+    if task and task.status == "pending":
+        return FleetError.conflict(
+            f"Agent '{seen.name}' is being given a task: {task.summary}. Should its sender have"
+            f" died, the agent is free again within {CLAIM_S:g} s, or after stop_agent_task.",
+            agent_name=seen.name,
+            **details,
+        )
+    doing = f": {task.summary}" if task else ""
     return FleetError.conflict(
         f"Agent '{seen.name}' already has a running task{doing}."
         " Wait for its end or call stop_agent_task.",

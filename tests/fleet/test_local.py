@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 
 from fleet_agentpack.fleet.engine import open_fleet
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.local import tasks as local_tasks
+from fleet_agentpack.fleet.models import Task
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.support.results import jsonable
 from tests.fleet.here import CONFIG, SPEC, Here, ended, git, repository
@@ -217,6 +220,29 @@ async def test_a_task_outlives_the_server_that_started_it(
     else:
         assert (await ended(fleet, "papi"))["status"] == status
     await fleet.close()
+
+
+async def test_a_start_whose_server_was_killed_before_anything_ran_can_be_stopped(
+    here: Here,
+) -> None:
+    agent = (await here.create("papi"))["agent"]
+    ledger = Ledger(here.settings.directories.state / "fleet.db")
+    claim = Task(
+        id="left-behind",
+        workspace_id=agent["workspace_id"],
+        agent_name="papi",
+        description="never began",
+        status="pending",
+        source="ai_controller",
+        created_at=datetime.now(UTC),
+        build=agent["workspace_id"],
+    )
+    ledger.claim(claim)
+    ledger.close()
+    error = await refused(here.fleet.start("papi", "next"))
+    assert error["details"]["status"] == 409 and "is being given a task" in error["message"]
+    assert (await here.fleet.stop("papi"))["task"]["status"] == "stopped"
+    assert (await here.work("papi", "next"))["status"] == "completed"
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds the runner through /proc")
