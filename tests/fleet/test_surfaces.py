@@ -210,6 +210,7 @@ def command(here: Here, *arguments: str, status: int = 0, **variables: str) -> s
     done = subprocess.run(
         [sys.executable, "-m", "fleet_agentpack", "fleet", *arguments],
         cwd=here.project,
+        stdin=subprocess.DEVNULL,
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
@@ -240,6 +241,7 @@ async def test_the_command_line_runs_a_fleet(here: Here, home: Path) -> None:
     command(here, "start", "papi", "sleep 60")
     assert "busy" in command(here, "list")
     assert "Task stopped" in command(here, "stop", "papi")
+    assert "pass --yes" in command(here, "delete", "papi", status=1)
     assert "agent/papi" in command(here, "delete", "papi", "--yes")
     error = json.loads(command(here, "show", "papi", "--json", status=1))
     assert error["error"] == "not_found"
