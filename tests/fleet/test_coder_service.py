@@ -98,6 +98,8 @@ async def test_show_costs_at_most_four_requests_and_none_waits_without_need(
 ) -> None:
     coder = FakeCoder(fleet_of(size), delay_s=0.02)
     fleet = on(coder, tmp_path / "fleet.db")
+    await fleet.agents()
+    coder.requests.clear()
     await fleet.show("agent-0")
     asked = [request.url.path.rsplit("/", 1)[1] for request in coder.requests]
     assert asked[0] == "agent-0"
@@ -109,10 +111,20 @@ async def test_show_costs_at_most_four_requests_and_none_waits_without_need(
     await fleet.close()
 
 
+async def test_show_of_a_workspace_not_seen_before_asks_what_it_is_first(
+    fleet: FleetService, coder: FakeCoder
+) -> None:
+    await fleet.show("agent-0")
+    asked = [request.url.path.rsplit("/", 1)[1] for request in coder.requests]
+    assert asked[:2] == ["agent-0", "parameters"]
+    assert sorted(asked[2:]) == ["status", "watch-metadata"]
+
+
 async def test_show_of_a_stranger_is_404_whatever_else_was_asked_answers(
     fleet: FleetService, coder: FakeCoder
 ) -> None:
-    coder.parameters = {"region": "eu"}
+    await fleet.agents()
+    coder.parameters = {"region": "eu"}  # rebuilt as an ordinary workspace
     for answer in (httpx.Response(500), hang, httpx.ReadError("cut")):
 
         def inside(request: httpx.Request, answer: Any = answer) -> Any:

@@ -223,17 +223,9 @@ async def test_a_workspace_that_is_no_agent_is_404_for_every_tool_and_nothing_is
     stage: Stage,
 ) -> None:
     fleet = stage.fleet
-    inside = [
-        "/api/v2/workspaceagents/d9c95b43-baaf-434c-8998-2e32a8cb444b/watch-metadata",
-        "/@fleet/my-dev-box.main/apps/claude-code/status",
-    ]
-    if stage.cassette:  # show asks these along with the parameters; they were not recorded
-        for path in inside:
-            stage.cassette.put("GET", path, 502, "<title>502 - Bad Gateway</title>")
     async with stage.ordinary("my-dev-box") as still_there:
-        assert (await refused(fleet.show("my-dev-box")))["details"]["status"] == 404
-        asked = len(stage.cassette.requests) if stage.cassette else 0
         for work in (
+            fleet.show("my-dev-box"),
             fleet.history("my-dev-box"),
             fleet.start("my-dev-box", "x"),
             fleet.stop("my-dev-box"),
@@ -244,7 +236,7 @@ async def test_a_workspace_that_is_no_agent_is_404_for_every_tool_and_nothing_is
         assert await still_there()
     if stage.cassette:
         assert {request.method for request in stage.cassette.requests} == {"GET"}
-        assert not set(inside) & set(stage.cassette.sent()[asked:])
+        assert not any("/apps/" in path for path in stage.cassette.sent())
 
 
 @pytest.mark.cassettes("tasks")

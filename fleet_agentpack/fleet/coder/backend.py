@@ -56,6 +56,7 @@ class CoderBackend:
         self._projects = CoderProjects(client, names)
         self._builds = BuildWatch(client, self._patience.poll_s, sleep)
         self._parameters: dict[str, dict[str, str]] = {}  # by build, where they never change
+        self._agents: set[str] = set()  # workspaces listed as agents
 
     async def close(self) -> None:
         """Close the connection."""
@@ -91,6 +92,7 @@ class CoderBackend:
             for page in pages
             for row in page.rows
         }
+        self._agents = set(fleet)
         return list(fleet.values())
 
     async def look(self, name: str, *, closely: bool) -> Sighting:
@@ -104,6 +106,9 @@ class CoderBackend:
             seen = self._sighting(workspace, looked_at)
             if not (closely and seen.online):
                 return _with_parameters(seen, await self._agent_parameters(seen), self._names)
+            if workspace.id not in self._agents:
+                # Nothing is asked inside a workspace that may be somebody's own.
+                await self._agent_parameters(seen)
             inside = at_once(self._metadata(seen), self._activity(seen))
             try:
                 # A stranger is 404, whatever came of the other two questions.
