@@ -10,5 +10,5 @@ def configure(level: str) -> None:
     logging.basicConfig(
         level=level.upper(), format="%(levelname)s %(name)s: %(message)s", force=True
     )
-    for noisy in ("mcp", "httpx", "uvicorn"):
+    for noisy in ("mcp", "httpx", "httpcore", "uvicorn"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

@@ -154,12 +154,18 @@ async def _stop(fleet: FleetService, arguments: argparse.Namespace) -> Any:
 
 
 async def _delete(fleet: FleetService, arguments: argparse.Namespace) -> Any:
-    if not arguments.yes and sys.stdin is not None and sys.stdin.isatty():
-        print(f"Delete agent '{printable(arguments.agent)}' and its workspace? [y/N] ", end="")
-        answer = await asyncio.to_thread(sys.stdin.readline)
-        if answer.strip().lower() not in ("y", "yes"):
-            return {"message": "Nothing was deleted"}
+    if not arguments.yes and not await _confirmed(arguments.agent):
+        return {"message": "Nothing was deleted"}
     return await fleet.delete(arguments.agent, _progress)
+
+
+async def _confirmed(agent: str) -> bool:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise FleetError.bad_request("Nobody can be asked here; pass --yes to delete the agent.")
+    question = f"Delete agent '{printable(agent)}' and its workspace? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
+    answer = await asyncio.to_thread(sys.stdin.readline)
+    return answer.strip().lower() in ("y", "yes")
 
 
 async def _history(fleet: FleetService, arguments: argparse.Namespace) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from fleet_agentpack.fleet.models import Line, Order, Project, Role, Sighting, Task
+from fleet_agentpack.fleet.models import Glance, Line, Order, Project, Role, Sighting, Task
 
 # How far a long call is: done, total when known, and what is happening.
 Progress = Callable[[float, float | None, str], None]
@@ -13,6 +13,10 @@ Progress = Callable[[float, float | None, str], None]
 
 class Catalogue(Protocol):
     """What agents can be made of."""
+
+    @property
+    def without_projects(self) -> str:
+        """What to tell whoever finds no projects."""
 
     async def projects(self) -> list[Project]:
         """Every project that an agent can be created for."""
@@ -24,7 +28,7 @@ class Catalogue(Protocol):
 class Workspaces(Protocol):
     """Agents as such: made, seen, removed. Raises 404 for anything that is not an agent."""
 
-    async def all(self) -> list[Sighting]:
+    async def all(self) -> list[Glance]:
         """Every agent, as far as one look at the whole fleet tells."""
 
     async def look(self, name: str, *, closely: bool) -> Sighting:

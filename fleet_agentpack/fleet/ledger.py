@@ -45,8 +45,21 @@ class Ledger:
     def open_tasks(self) -> dict[str, Task]:
         """The open task of every agent that has one, by workspace id."""
         with self._reading() as db:
-            rows = db.execute(f"{_SELECT} WHERE {_OPEN}").fetchall()
-        return {task.workspace_id: task for task in map(_task, rows)}
+            return _open_tasks(db)
+
+    def open_tasks_at_once(self) -> dict[str, Task] | None:
+        """The same for a caller that must not wait; None when that would take waiting.
+
+        Readers never wait for other processes' writes (WAL), only for our own threads.
+        """
+        if self._db is None or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return _open_tasks(self._db)
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+        finally:
+            self._lock.release()
 
     def newest(self, workspace_id: str) -> Task | None:
         """The task that an agent was given last."""
@@ -190,6 +203,11 @@ class Ledger:
         return FleetError.unavailable(
             f"The task ledger {self._path} cannot be used: {error}", ledger=str(self._path)
         )
+
+
+def _open_tasks(db: sqlite3.Connection) -> dict[str, Task]:
+    rows = db.execute(f"{_SELECT} WHERE {_OPEN}")
+    return {task.workspace_id: task for task in map(_task, rows)}
 
 
 def _of_build(db: sqlite3.Connection, workspace_id: str, build: str) -> list[Task]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fleet_agentpack.support.results import UNKNOWN, Maybe
 
@@ -96,6 +96,16 @@ class Sighting:
     warnings: tuple[str, ...] = ()
 
 
+class Glance(NamedTuple):
+    """One agent as a look over the whole fleet shows it; cheap, since fleets are large."""
+
+    workspace_id: str
+    name: str
+    online: bool
+    mark: object  # differs as soon as there is news for the ledger
+    sighting: Callable[[], Sighting]
+
+
 @dataclass(frozen=True)
 class Task:
     """A row of the ledger."""
@@ -148,7 +158,7 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def agent_row(seen: Sighting, status: AgentStatus, task: Task | None) -> dict[str, Any]:
+def agent_row(seen: Glance, status: AgentStatus, task: Task | None) -> dict[str, Any]:
     """An agent as `list_agents` shows it."""
     return {"name": seen.name, "status": status, "current_task": task.summary if task else None}
 

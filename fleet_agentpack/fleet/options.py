@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 Engine = Literal["coder", "local"]
 
 ENGINE_VARIABLE = "FLEET_AGENTPACK_FLEET"
+TOKEN = re.compile(r"[!-:<-~]+")  # what fits a header and a cookie
 URL_VARIABLE = "CODER_URL"
 TOKEN_VARIABLE = "CODER_SESSION_TOKEN"  # noqa: S105 - the variable's name
 CREATE_TIMEOUT_S = 600.0
@@ -99,6 +101,12 @@ def coder_access(settings: Settings) -> CoderAccess:
             f"{given} is set but {missing} is not; set both, or neither to run agents on this"
             " machine.",
             missing=missing,
+        )
+    if not TOKEN.fullmatch(token):
+        # Said here: the HTTP library would quote it in its complaint.
+        raise FleetError.unavailable(
+            f"{TOKEN_VARIABLE} holds what no session token has in it (spaces, line breaks, ';', …);"
+            " copy it again, or run 'coder login'."
         )
     return CoderAccess(_checked_url(url), Secret(token))
 

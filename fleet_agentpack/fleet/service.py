@@ -15,6 +15,7 @@ from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
 from fleet_agentpack.fleet.ledger import Ledger, TaskOpenError
 from fleet_agentpack.fleet.models import (
     AgentStatus,
+    Glance,
     Line,
     Order,
     Sighting,
@@ -25,7 +26,7 @@ from fleet_agentpack.fleet.models import (
     task_row,
     warned,
 )
-from fleet_agentpack.fleet.reconcile import reconcile
+from fleet_agentpack.fleet.reconcile import CLAIM_S, reconcile
 
 MAX_PAGE_SIZE = 100
 MAX_NAME = 20
@@ -66,7 +67,7 @@ class FleetService:
         self._source = source
         self._now = now
         self._sleep = sleep
-        self._seen: dict[str, object] = {}  # workspace id → what the ledger already knows of it
+        self._marks: dict[str, object] = {}  # workspace id → what the ledger already knows of it
         self._handing_over: set[asyncio.Task[Task]] = set()
 
     async def close(self) -> None:
@@ -78,7 +79,8 @@ class FleetService:
 
     async def projects(self) -> dict[str, Any]:
         """Every project that agents can be created for."""
-        return {"projects": await self._backend.projects()}
+        found = await self._backend.projects()
+        return {"projects": found, **warned(() if found else (self._backend.without_projects,))}
 
     async def roles(self, project: str) -> dict[str, Any]:
         """The roles of a project."""
@@ -105,9 +107,19 @@ class FleetService:
     async def agents(self) -> dict[str, Any]:
         """Every agent with its status and its task."""
         fleet = await self._backend.all()
-        open_tasks = await asyncio.to_thread(self._reconcile_fleet, fleet)
+        open_tasks = self._ledger.open_tasks_at_once()  # a thread would cost more than the read
+        if open_tasks is None:
+            open_tasks = await asyncio.to_thread(self._ledger.open_tasks)
+        tasks: dict[str, Task | None] = {**open_tasks}
+        # Those at work are looked at each time: their claim may have run out.
+        known = self._marks.get
+        news = [
+            one for one in fleet if one.workspace_id in tasks or known(one.workspace_id) != one.mark
+        ]
+        if news:
+            tasks |= await asyncio.to_thread(self._reconcile_fleet, news)
         return {
-            "agents": [_row(seen, open_tasks.get(seen.workspace_id)) for seen in fleet],
+            "agents": [_row(one, tasks.get(one.workspace_id)) for one in fleet],
             "total_count": len(fleet),
         }
 
@@ -115,7 +127,7 @@ class FleetService:
         """One agent in detail."""
         seen = await self._look(name, closely=True)
         task = await self._reconciled(seen)
-        status = _status(seen, task)
+        status = _status(seen.online, task is not None or seen.activity == "running")
         detail = agent_detail(seen, status, task if status == "busy" else None)
         return {"agent": detail, **warned(seen.warnings)}
 
@@ -178,7 +190,10 @@ class FleetService:
                 agent_name=seen.name,
             )
         if task is None:
-            raise FleetError.bad_request(f"Agent '{seen.name}' is not busy.", agent_name=seen.name)
+            raise FleetError.bad_request(
+                f"Agent '{seen.name}' is not busy; show_agent_task_history shows its last tasks.",
+                agent_name=seen.name,
+            )
         await asyncio.to_thread(self._ledger.ask_to_stop, task.id, True)
         try:
             await self._backend.interrupt(seen, task)
@@ -266,19 +281,12 @@ class FleetService:
             seen.workspace_id, seen.build, lambda tasks: reconcile(tasks, seen)
         )
 
-    def _reconcile_fleet(self, fleet: list[Sighting]) -> dict[str, Task]:
-        """Reconcile the agents that changed since the last look, and those at work."""
-        open_tasks = self._ledger.open_tasks()
-        for seen in fleet:
-            known = (seen.build, seen.reported_at, seen.alive)
-            if self._seen.get(seen.workspace_id) == known and seen.workspace_id not in open_tasks:
-                continue
-            task = self._reconcile(seen)
-            self._seen[seen.workspace_id] = known
-            if task:
-                open_tasks[seen.workspace_id] = task
-            else:
-                open_tasks.pop(seen.workspace_id, None)
+    def _reconcile_fleet(self, news: list[Glance]) -> dict[str, Task | None]:
+        """Bring the ledger up to date with these agents; returns their open tasks."""
+        open_tasks = {}
+        for one in news:
+            open_tasks[one.workspace_id] = self._reconcile(one.sighting())
+            self._marks[one.workspace_id] = one.mark
         return open_tasks
 
     async def _with_sources(self, seen: Sighting, tasks: list[Task]) -> list[Task]:
@@ -309,23 +317,30 @@ class FleetService:
         task = self._ledger.open_tasks().get(workspace_id)
         if task:
             self._ledger.finish(task.id, "stopped", self._now())
-        self._seen.pop(workspace_id, None)
+        self._marks.pop(workspace_id, None)
 
 
-def _row(seen: Sighting, task: Task | None) -> dict[str, Any]:
-    status = _status(seen, task)
-    return agent_row(seen, status, task if status == "busy" else None)
+def _row(one: Glance, task: Task | None) -> dict[str, Any]:
+    status = _status(one.online, task is not None)
+    return agent_row(one, status, task if status == "busy" else None)
 
 
-def _status(seen: Sighting, task: Task | None) -> AgentStatus:
-    if not seen.online:
+def _status(online: bool, at_work: bool) -> AgentStatus:
+    if not online:
         return "offline"
-    return "busy" if task or seen.activity == "running" else "idle"
+    return "busy" if at_work else "idle"
 
 
 def _busy(seen: Sighting, task: Task | None) -> FleetError:
-    doing = f": {task.summary}" if task else ""
     details = {"task_id": task.id} if task else {}
+    if task and task.status == "pending":
+        return FleetError.conflict(
+            f"Agent '{seen.name}' is being given a task: {task.summary}. Should its sender have"
+            f" died, the agent is free again within {CLAIM_S:g} s, or after stop_agent_task.",
+            agent_name=seen.name,
+            **details,
+        )
+    doing = f": {task.summary}" if task else ""
     return FleetError.conflict(
         f"Agent '{seen.name}' already has a running task{doing}."
         " Wait for its end or call stop_agent_task.",
@@ -337,7 +352,8 @@ def _busy(seen: Sighting, task: Task | None) -> FleetError:
 def _check_online(seen: Sighting) -> None:
     if not seen.online:
         raise FleetError.bad_request(
-            f"Agent '{seen.name}' is offline (its workspace is {seen.state}).",
+            f"Agent '{seen.name}' is offline (its workspace is {seen.state}). Bring its workspace"
+            " back, or delete the agent and create it anew.",
             agent_name=seen.name,
             workspace_state=seen.state,
         )

@@ -14,6 +14,7 @@ from fleet_agentpack.fleet.coder.backend import Patience
 from fleet_agentpack.fleet.coder.projects import Names
 from fleet_agentpack.fleet.coder.transport import Limits
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.service import FleetService
 from tests.fleet.fakecoder import FakeCoder, fleet_of, recorded
 from tests.fleet.stage import service
@@ -49,11 +50,46 @@ async def refused(work: Any) -> dict[str, Any]:
 async def test_list_costs_one_request_per_hundred_agents(
     tmp_path: Path, size: int, requests: int
 ) -> None:
-    coder = FakeCoder(fleet_of(size))
+    coder = FakeCoder(fleet_of(size), delay_s=0.005)
     fleet = on(coder, tmp_path / "fleet.db")
     assert (await fleet.agents())["total_count"] == size
     assert len(coder.requests) == requests
+    assert coder.most_at_once == min(5, max(1, requests - 1))  # the first tells how many others
     await fleet.close()
+
+
+async def test_a_page_that_fails_fails_the_list_and_gives_the_others_up(tmp_path: Path) -> None:
+    coder = FakeCoder(fleet_of(1000), delay_s=0.01)
+    coder.trouble = lambda request: expired(request) if "offset=300" in str(request.url) else None
+    fleet = on(coder, tmp_path / "fleet.db")
+    assert "session token" in (await refused(fleet.agents()))["message"]
+    await asyncio.sleep(0)
+    assert coder.at_once == 0
+    await fleet.close()
+
+
+async def test_a_list_tells_news_of_an_agent_and_leaves_the_others_unread(
+    fleet: FleetService, coder: FakeCoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fleet.agents()
+    adjusted: list[str] = []
+    adjust = Ledger.adjust
+
+    def noting(ledger: Ledger, workspace_id: str, *more: Any) -> Any:
+        adjusted.append(workspace_id)
+        return adjust(ledger, workspace_id, *more)
+
+    monkeypatch.setattr(Ledger, "adjust", noting)
+    await fleet.agents()
+    assert adjusted == []
+    coder.report("agent-1", "working", "Sweeping", "2026-11-16T09:20:00Z")
+    rows = {row["name"]: row for row in (await fleet.agents())["agents"]}
+    assert rows["agent-1"] == {"name": "agent-1", "status": "busy", "current_task": "Sweeping"}
+    assert rows["agent-0"]["status"] == "idle"
+    assert adjusted == [coder.workspaces[1]["id"]]
+    coder.workspaces[1]["latest_build"] |= {"transition": "stop", "status": "stopped"}
+    assert (await fleet.agents())["agents"][1]["status"] == "offline"
+    assert (await fleet.history("agent-1"))["tasks"][0]["status"] == "failed"
 
 
 @pytest.mark.parametrize("size", [1, 300])
@@ -62,23 +98,45 @@ async def test_show_costs_at_most_four_requests_and_none_waits_without_need(
 ) -> None:
     coder = FakeCoder(fleet_of(size), delay_s=0.02)
     fleet = on(coder, tmp_path / "fleet.db")
+    await fleet.agents()
+    coder.requests.clear()
     await fleet.show("agent-0")
-    assert len(coder.requests) == 4
-    assert coder.most_at_once == 2  # whether it is an agent is known before it is touched
+    asked = [request.url.path.rsplit("/", 1)[1] for request in coder.requests]
+    assert asked[0] == "agent-0"
+    assert sorted(asked[1:]) == ["parameters", "status", "watch-metadata"]
+    assert coder.most_at_once == 3  # all that the workspace has to be known for
     coder.requests.clear()
     await fleet.show("agent-0")
     assert len(coder.requests) == 3  # a build's parameters never change
     await fleet.close()
 
 
-async def test_after_a_list_show_asks_everything_about_an_agent_at_once(tmp_path: Path) -> None:
-    coder = FakeCoder(fleet_of(5), delay_s=0.02)
-    fleet = on(coder, tmp_path / "fleet.db")
+async def test_show_of_a_workspace_not_seen_before_asks_what_it_is_first(
+    fleet: FleetService, coder: FakeCoder
+) -> None:
+    await fleet.show("agent-0")
+    asked = [request.url.path.rsplit("/", 1)[1] for request in coder.requests]
+    assert asked[:2] == ["agent-0", "parameters"]
+    assert sorted(asked[2:]) == ["status", "watch-metadata"]
+
+
+async def test_show_of_a_stranger_is_404_whatever_else_was_asked_answers(
+    fleet: FleetService, coder: FakeCoder
+) -> None:
     await fleet.agents()
-    coder.requests.clear()
-    await fleet.show("agent-4")
-    assert (len(coder.requests), coder.most_at_once) == (4, 3)
-    await fleet.close()
+    coder.parameters = {"region": "eu"}  # rebuilt as an ordinary workspace
+    for answer in (httpx.Response(500), hang, httpx.ReadError("cut")):
+
+        def inside(request: httpx.Request, answer: Any = answer) -> Any:
+            if not request.url.path.endswith(("/status", "/watch-metadata")):
+                return asyncio.sleep(0.05)
+            return answer(request) if callable(answer) else answer
+
+        coder.trouble = inside
+        started = asyncio.get_running_loop().time()
+        assert (await refused(fleet.show("agent-0")))["error"] == "not_found"
+        assert asyncio.get_running_loop().time() - started < 0.5
+        assert {request.method for request in coder.requests} == {"GET"}
 
 
 async def test_show_of_an_offline_agent_asks_nothing_inside_it(

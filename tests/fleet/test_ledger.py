@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -60,6 +61,27 @@ def test_an_agent_has_one_open_task_at_a_time(tmp_path: Path) -> None:
     finished = ledger.finish("task-4", "stopped", NOW + timedelta(seconds=9))
     assert finished.completed_at == NOW + timedelta(seconds=9)
     ledger.claim(task(5))
+    ledger.close()
+
+
+def test_whoever_must_not_wait_is_told_that_the_ledger_is_busy(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "fleet.db")
+    assert ledger.open_tasks_at_once() is None  # not open yet: that may take waiting
+    ledger.claim(task(1))
+    assert list((ledger.open_tasks_at_once() or {}).values()) == [task(1)]
+    other = sqlite3.connect(tmp_path / "fleet.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")  # another process writes: readers do not wait for it
+    assert len(ledger.open_tasks_at_once() or {}) == 1
+    writing = threading.Thread(target=ledger.release, args=["task-1"])
+    writing.start()  # one of our own threads waits for that process
+    deadline = time.monotonic() + 5
+    while ledger.open_tasks_at_once() is not None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert ledger.open_tasks_at_once() is None
+    other.execute("COMMIT")
+    writing.join()
+    assert ledger.open_tasks_at_once() == {}
+    other.close()
     ledger.close()
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 
 from fleet_agentpack.fleet.engine import open_fleet
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.local import tasks as local_tasks
+from fleet_agentpack.fleet.models import Task
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.support.results import jsonable
 from tests.fleet.here import CONFIG, SPEC, Here, ended, git, repository
@@ -219,6 +222,29 @@ async def test_a_task_outlives_the_server_that_started_it(
     await fleet.close()
 
 
+async def test_a_start_whose_server_was_killed_before_anything_ran_can_be_stopped(
+    here: Here,
+) -> None:
+    agent = (await here.create("papi"))["agent"]
+    ledger = Ledger(here.settings.directories.state / "fleet.db")
+    claim = Task(
+        id="left-behind",
+        workspace_id=agent["workspace_id"],
+        agent_name="papi",
+        description="never began",
+        status="pending",
+        source="ai_controller",
+        created_at=datetime.now(UTC),
+        build=agent["workspace_id"],
+    )
+    ledger.claim(claim)
+    ledger.close()
+    error = await refused(here.fleet.start("papi", "next"))
+    assert error["details"]["status"] == 409 and "is being given a task" in error["message"]
+    assert (await here.fleet.stop("papi"))["task"]["status"] == "stopped"
+    assert (await here.work("papi", "next"))["status"] == "completed"
+
+
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds the runner through /proc")
 async def test_a_task_whose_processes_were_all_killed_has_failed(here: Here) -> None:
     await here.create("papi")
@@ -320,6 +346,56 @@ async def test_delete_in_the_middle_of_a_conflicted_merge_keeps_the_files(here: 
     gone = await here.fleet.delete("papi")
     assert "agent/papi" in gone["message"]
     assert "<<<<<<<" in git(here.project, "show", "agent/papi:README.md")
+
+
+async def test_delete_keeps_files_that_git_ignores_but_nothing_that_can_be_remade(
+    here: Here,
+) -> None:
+    (here.project / ".gitignore").write_text(".env\ndata/\n*.pyc\nnode_modules/\n.venv\n.cache/\n")
+    git(here.project, "add", "--all")
+    git(here.project, "commit", "--quiet", "-m", "Ignore")
+    await here.create("papi")
+    tree = here.tree("papi")
+    made = [".env", "data/deep/rows.csv", "src/data/ümlaut\n.txt", "notes.txt"]
+    remade = [
+        "node_modules/left-pad/index.js",
+        "src/__pycache__/app.pyc",
+        ".venv/pyvenv.cfg",
+        ".cache/CACHEDIR.TAG",
+    ]
+    for path in (*made, *remade):
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(path)
+    message = (await here.fleet.delete("papi"))["message"]
+    (kept,) = (here.settings.directories.data / "kept").iterdir()
+    assert f"kept in {kept}: .env, data/" in message and "agent/papi" in message
+    found = [str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_file()]
+    assert sorted(found) == sorted(made[:3])
+    assert (kept / made[1]).read_text() == made[1]
+    assert git(here.project, "show", "agent/papi:notes.txt") == "notes.txt"
+    assert not tree.exists()
+
+
+async def test_delete_keeps_a_worktree_with_submodules_and_their_commits(here: Here) -> None:
+    inner = repository(here.project.parent / "inner")
+    allow = ("-c", "protocol.file.allow=always")
+    git(here.project, *allow, "submodule", "--quiet", "add", str(inner), "vendor")
+    git(here.project, "commit", "--quiet", "-m", "Submodule")
+    await here.create("empty")  # its submodule is not there: nothing to keep
+    assert (await here.fleet.delete("empty"))["message"] == "Agent 'empty' deleted successfully"
+    await here.create("papi")
+    tree = here.tree("papi")
+    git(tree, *allow, "submodule", "--quiet", "update", "--init")
+    (tree / "vendor/README.md").write_text("Changed inside\n")
+    git(tree / "vendor", "commit", "--quiet", "-am", "Inside")
+    (tree / "vendor/more.txt").write_text("uncommitted")
+    message = (await here.fleet.delete("papi"))["message"]
+    (kept,) = (here.settings.directories.data / "kept").iterdir()
+    assert str(kept) in message
+    await here.create("papi")  # prunes the worktrees that are gone
+    assert git(kept / "vendor", "log", "-1", "--format=%s") == "Inside"
+    assert (kept / "vendor/more.txt").read_text() == "uncommitted"
+    assert git(kept, "branch", "--show-current") == "agent/papi"
 
 
 async def test_delete_keeps_a_directory_that_holds_another_repository(here: Here) -> None:

@@ -159,6 +159,9 @@ async def test_create_reports_progress_over_mcp(
         ({"FLEET_AGENTPACK_FLEET": "cloud"}, "'coder' or 'local'"),
         ({"CODER_URL": "coder", "CODER_SESSION_TOKEN": TOKEN}, "http or https"),
         ({"CODER_URL": "https://me:pw@x.test", "CODER_SESSION_TOKEN": TOKEN}, "without a user"),
+        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}\nX: 1"}, "no session token has"),
+        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN};a=1"}, "no session token has"),
+        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}é"}, "no session token has"),
     ],
 )
 async def test_half_a_configuration_is_a_503_that_names_what_is_missing(
@@ -185,10 +188,29 @@ async def test_the_session_that_coder_login_stored_is_used_when_coder_is_asked_f
     assert cassette.requests[0].headers["coder-session-token"] == TOKEN
 
 
+def test_a_debug_log_does_not_tell_what_headers_hold() -> None:
+    code = (
+        "import logging; from fleet_agentpack.logs import configure; configure('debug')\n"
+        "for name in ('httpx', 'httpcore.http11', 'httpcore.connection'):\n"
+        "    assert not logging.getLogger(name).isEnabledFor(logging.DEBUG), name"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def test_without_any_project_the_list_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with client(monkeypatch) as made:
+        failed, listed = await call(made, "list_agent_projects")
+    assert not failed and listed["projects"] == []
+    assert "inside a git repository" in listed["warnings"][0]
+
+
 def command(here: Here, *arguments: str, status: int = 0, **variables: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "fleet_agentpack", "fleet", *arguments],
         cwd=here.project,
+        stdin=subprocess.DEVNULL,
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
@@ -219,6 +241,7 @@ async def test_the_command_line_runs_a_fleet(here: Here, home: Path) -> None:
     command(here, "start", "papi", "sleep 60")
     assert "busy" in command(here, "list")
     assert "Task stopped" in command(here, "stop", "papi")
+    assert "pass --yes" in command(here, "delete", "papi", status=1)
     assert "agent/papi" in command(here, "delete", "papi", "--yes")
     error = json.loads(command(here, "show", "papi", "--json", status=1))
     assert error["error"] == "not_found"

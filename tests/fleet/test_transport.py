@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from traceback import format_exception
 from typing import Any
 
 import httpx
 import pytest
 
 from fleet_agentpack.fleet.coder import errors
+from fleet_agentpack.fleet.coder.backend import CoderBackend
 from fleet_agentpack.fleet.coder.client import CoderClient
+from fleet_agentpack.fleet.coder.projects import Names
+from fleet_agentpack.fleet.coder.translate import unavailable
 from fleet_agentpack.fleet.coder.transport import Connection, Limits
 from fleet_agentpack.support.secret import Secret
 from tests.fleet.stage import HOST, TOKEN, at_once
@@ -150,6 +154,8 @@ async def test_every_failure_has_its_class(answer: Step, kind: type[errors.Coder
         b"[]",
         b"",
         b"null",
+        b'{"workspaces": [{"id": "0", "name": "\xff", "latest_build": {"id": "1"}}]}',
+        b'{"workspaces": [], "new": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
 async def test_an_answer_that_is_half_or_not_coder_s_is_broken(body: bytes) -> None:
@@ -157,8 +163,7 @@ async def test_an_answer_that_is_half_or_not_coder_s_is_broken(body: bytes) -> N
     answer = httpx.Response(200, headers={"content-type": kind}, content=body)
     made, _ = connection(answer)
     with pytest.raises(errors.Broken):
-        async for _row in CoderClient(made).workspaces("owner:me"):
-            pass
+        await CoderClient(made).workspaces("owner:me")
     await made.close()
 
 
@@ -182,10 +187,12 @@ async def test_null_lists_unknown_fields_and_unknown_states_are_accepted() -> No
     }
     page = httpx.Response(200, headers=JSON, json={"workspaces": [workspace], "count": 1})
     made, _ = connection(page)
-    (found,) = [row async for row in CoderClient(made).workspaces("owner:me")]
+    (page,) = await CoderClient(made).workspaces("owner:me")
+    assert page.rows[0].agent is None
+    found = CoderClient(made).in_full(page, "1")
     assert found.agent() is None and not found.latest_build.job.active
     empty, _ = connection(httpx.Response(200, headers=JSON, json={"workspaces": None, "count": 0}))
-    assert [row async for row in CoderClient(empty).workspaces("owner:me")] == []
+    assert [page.rows for page in await CoderClient(empty).workspaces("owner:me")] == [[]]
     await made.close()
     await empty.close()
 
@@ -232,17 +239,34 @@ async def test_the_token_is_in_no_error_no_repr_and_no_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    echo = {"message": f"bad {TOKEN}", "detail": TOKEN, "validations": [{"detail": TOKEN}]}
-    for answer in (status(400, echo), httpx.ReadError("x"), status(500, echo)):
+    echo = {
+        "message": f"{'x' * 490} {TOKEN}",
+        "detail": TOKEN,
+        "validations": [{"field": TOKEN, "detail": TOKEN}],
+    }
+    everywhere = {"retry-after": TOKEN, "x-coder-request-id": TOKEN, "location": TOKEN}
+    page = f"<title>{TOKEN}</title><p>{TOKEN}</p>"
+    answers = (
+        status(400, echo),
+        status(500, echo),
+        httpx.ReadError("x"),
+        httpx.Response(429, headers=everywhere, json=echo),
+        httpx.Response(302, headers=everywhere),
+        httpx.Response(502, headers=everywhere, text=page),
+        httpx.Response(200, headers={"content-type": "text/html"}, text=page),
+    )
+    for answer in answers:
         made, _ = connection(answer)
         with pytest.raises(errors.CoderError) as caught:
             await made.request("POST", "/api/v2/x", body={})
-        assert TOKEN not in str(caught.value) + repr(caught.value) + repr(made) + repr(vars(made))
+        told = str(caught.value) + repr(caught.value) + repr(made) + repr(vars(made))
+        told += repr(unavailable(caught.value).payload()) + "".join(format_exception(caught.value))
+        assert TOKEN[:12] not in told
         await made.close()
     assert TOKEN not in caplog.text
 
 
-async def test_pages_are_asked_for_until_all_are_there_each_row_once() -> None:
+async def test_pages_are_asked_for_until_all_are_there_each_agent_once() -> None:
     moment = "2026-08-10T09:15:02Z"
     build = {"id": "b", "created_at": moment, "updated_at": moment, "job": {}}
 
@@ -256,11 +280,12 @@ async def test_pages_are_asked_for_until_all_are_there_each_row_once() -> None:
 
     # A workspace that is deleted between two requests moves the others by one.
     made, script = connection(page(0, 100, 250), page(99, 199, 250), page(199, 249, 249))
-    rows = [one.name async for one in CoderClient(made).workspaces("owner:me")]
-    assert len(rows) == len(set(rows)) == 249
+    fleet = await CoderBackend(CoderClient(made), Names()).all()
+    assert len({one.name for one in fleet}) == len(fleet) == 249
     assert [request.url.params["offset"] for request in script.requests] == ["0", "100", "200"]
     exact, script = connection(page(0, 100, 100))
-    assert len([one async for one in CoderClient(exact).workspaces("owner:me")]) == 100
+    (page_of_all,) = await CoderClient(exact).workspaces("owner:me")
+    assert len(page_of_all.rows) == 100
     assert len(script.requests) == 1
     await made.close()
     await exact.close()

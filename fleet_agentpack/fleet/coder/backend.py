@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.coder import errors, models
 from fleet_agentpack.fleet.coder.builds import BuildWatch
-from fleet_agentpack.fleet.coder.client import CoderClient, app_path
+from fleet_agentpack.fleet.coder.client import CoderClient, app_path, at_once
+from fleet_agentpack.fleet.coder.listing import ListPage
 from fleet_agentpack.fleet.coder.projects import Blueprint, CoderProjects, Names
-from fleet_agentpack.fleet.coder.sighting import agent_app, sighting
+from fleet_agentpack.fleet.coder.sighting import agent_app, glance, sighting
 from fleet_agentpack.fleet.coder.translate import as_fleet_errors, described, unavailable
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
-from fleet_agentpack.fleet.models import Line, Order, Project, Role, Sighting, Task
+from fleet_agentpack.fleet.models import Glance, Line, Order, Project, Role, Sighting, Task
 
 ESCAPE = "\x1b"  # the one key that interrupts a program behind AgentAPI
 METADATA_PREFIX = "fleet_mcp_"
@@ -53,12 +55,20 @@ class CoderBackend:
         self._now = now
         self._projects = CoderProjects(client, names)
         self._builds = BuildWatch(client, self._patience.poll_s, sleep)
-        # A build's parameters never change. None: known to be an agent's, not yet read.
-        self._parameters: dict[str, dict[str, str] | None] = {}
+        self._parameters: dict[str, dict[str, str]] = {}  # by build, where they never change
+        self._agents: set[str] = set()  # workspaces listed as agents
 
     async def close(self) -> None:
         """Close the connection."""
         await self._client.close()
+
+    @property
+    def without_projects(self) -> str:
+        """See `Catalogue.without_projects`."""
+        return (
+            f"No Coder template of yours has the parameter {self._names.role_parameter}. Add it to"
+            " one, or name another in the configuration file ([fleet.coder] role_parameter)."
+        )
 
     async def projects(self) -> list[Project]:
         """See `Catalogue.projects`."""
@@ -70,16 +80,20 @@ class CoderBackend:
         with as_fleet_errors():
             return await self._projects.roles(project)
 
-    async def all(self) -> list[Sighting]:
+    async def all(self) -> list[Glance]:
         """See `Workspaces.all`: one request per 100 agents."""
         looked_at = self._now()
         query = f"owner:me param:{self._names.role_parameter}"
-        fleet = []
         with as_fleet_errors():
-            async for workspace in self._client.workspaces(query):
-                self._remember(workspace.latest_build.id, None)
-                fleet.append(self._sighting(workspace, looked_at))
-        return fleet
+            pages = await self._client.workspaces(query)
+        # By id: what moved from one page to the next meanwhile is there twice.
+        fleet = {
+            row.id: glance(row, partial(self._listed, page, row.id, looked_at))
+            for page in pages
+            for row in page.rows
+        }
+        self._agents = set(fleet)
+        return list(fleet.values())
 
     async def look(self, name: str, *, closely: bool) -> Sighting:
         """See `Workspaces.look`: two requests, closely at most four."""
@@ -92,13 +106,16 @@ class CoderBackend:
             seen = self._sighting(workspace, looked_at)
             if not (closely and seen.online):
                 return _with_parameters(seen, await self._agent_parameters(seen), self._names)
-            if seen.build not in self._parameters:
-                # Whether it is one of ours comes first: nothing inside a stranger is touched.
+            if workspace.id not in self._agents:
+                # Nothing is asked inside a workspace that may be somebody's own.
                 await self._agent_parameters(seen)
-            parameters, metadata, activity = await _at_once(
-                self._agent_parameters(seen), self._metadata(seen), self._activity(seen)
-            )
-        values, metadata_warnings = metadata
+            inside = at_once(self._metadata(seen), self._activity(seen))
+            try:
+                # A stranger is 404, whatever came of the other two questions.
+                parameters = await self._agent_parameters(seen)
+                (values, metadata_warnings), activity = await inside
+            finally:
+                inside.cancel()
         seen = replace(
             seen, metadata=values, activity=activity[0], warnings=metadata_warnings + activity[1]
         )
@@ -256,11 +273,10 @@ class CoderBackend:
             self._remember(seen.build, values)
         return values
 
-    def _remember(self, build_id: str, values: dict[str, str] | None) -> None:
+    def _remember(self, build_id: str, values: dict[str, str]) -> None:
         if len(self._parameters) >= KEPT_BUILDS:
             self._parameters.clear()
-        if values is not None or build_id not in self._parameters:
-            self._parameters[build_id] = values
+        self._parameters[build_id] = values
 
     async def _metadata(self, seen: Sighting) -> tuple[dict[str, str], tuple[str, ...]]:
         """The `fleet_mcp_*` values that an agent has collected."""
@@ -320,6 +336,10 @@ class CoderBackend:
             )
         return app_path(workspace, agent, app.slug)
 
+    def _listed(self, page: ListPage, workspace_id: str, looked_at: datetime) -> Sighting:
+        with as_fleet_errors():
+            return self._sighting(self._client.in_full(page, workspace_id), looked_at)
+
     def _sighting(self, workspace: models.Workspace, looked_at: datetime) -> Sighting:
         project = self._projects.project_of(workspace.template_name)
         return sighting(workspace, project, looked_at, self._names.app_slug)
@@ -337,13 +357,3 @@ def _nobody_builds(workspace: models.Workspace) -> bool:
     """Whether a create was answered with a job that no provisioner can take."""
     matched = workspace.latest_build.matched_provisioners
     return workspace.latest_build.job.status == "pending" and bool(matched and not matched.count)
-
-
-async def _at_once(*work: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Run things together; when one fails the others are given up."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()

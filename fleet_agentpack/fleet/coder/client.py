@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from pydantic import ValidationError
-
 from fleet_agentpack.fleet.coder import models
 from fleet_agentpack.fleet.coder.errors import Broken, RouteMissing
+from fleet_agentpack.fleet.coder.listing import ListPage
 from fleet_agentpack.fleet.coder.transport import Connection
 
+A = TypeVar("A")
 T = TypeVar("T")
 
+LIST = "/api/v2/workspaces"
 PAGE_SIZE = 100
-MAX_PAGES = 1000
+PAGES_AT_ONCE = 5
+MAX_WORKSPACES = 100_000
 METADATA_WAIT_S = 5.0
 
 
@@ -30,31 +33,34 @@ class CoderClient:
         """Close the connection."""
         await self._connection.close()
 
-    async def workspaces(self, query: str) -> AsyncIterator[models.Workspace]:
-        """Every workspace that a query finds, each once, page by page."""
-        given: set[str] = set()
-        for number in range(MAX_PAGES):
-            params = {"q": query, "limit": PAGE_SIZE, "offset": number * PAGE_SIZE}
-            page = await self._get(
-                "/api/v2/workspaces", models.WorkspacePage.model_validate_json, params
-            )
-            rows = page.workspaces or []
-            for workspace in rows:
-                if workspace.id not in given:
-                    given.add(workspace.id)
-                    yield workspace
-            if len(rows) < PAGE_SIZE or (number + 1) * PAGE_SIZE >= page.count:
-                return
+    async def workspaces(self, query: str) -> list[ListPage]:
+        """Every page of workspaces that a query finds; the first tells how many others."""
+        turn = asyncio.Semaphore(PAGES_AT_ONCE)
+
+        async def page(offset: int) -> ListPage:
+            params = {"q": query, "limit": PAGE_SIZE, "offset": offset}
+            async with turn:
+                return await self._get(LIST, ListPage, params)
+
+        first = await page(0)
+        if len(first.rows) < PAGE_SIZE:
+            return [first]
+        offsets = range(PAGE_SIZE, min(first.total, MAX_WORKSPACES), PAGE_SIZE)
+        return [first, *await at_once(*(page(offset) for offset in offsets))]
+
+    def in_full(self, page: ListPage, workspace_id: str) -> models.Workspace:
+        """A workspace that a page has a row of."""
+        return _read("GET", LIST, page, lambda page: page.in_full)[workspace_id]
 
     async def workspace(self, name: str) -> models.Workspace:
         """Our workspace of a name, in any case."""
         path = f"/api/v2/users/me/workspace/{_part(name)}"
-        return await self._get(path, models.Workspace.model_validate_json)
+        return await self._get(path, models.WORKSPACE.decode)
 
     async def workspace_by_id(self, workspace_id: str) -> models.Workspace:
         """A workspace by its id."""
         path = f"/api/v2/workspaces/{_part(workspace_id)}"
-        return await self._get(path, models.Workspace.model_validate_json)
+        return await self._get(path, models.WORKSPACE.decode)
 
     async def create_workspace(
         self, name: str, template: models.Template, values: dict[str, str]
@@ -65,7 +71,7 @@ class CoderClient:
             "template_id": template.id,
             "rich_parameter_values": [{"name": k, "value": v} for k, v in values.items()],
         }
-        read = models.Workspace.model_validate_json
+        read = models.WORKSPACE.decode
         if self._create_in is None:
             try:
                 return await self._send("POST", "/api/v2/users/me/workspaces", body, read)
@@ -78,19 +84,19 @@ class CoderClient:
     async def build(self, build_id: str) -> models.Build:
         """A build by its id."""
         path = f"/api/v2/workspacebuilds/{_part(build_id)}"
-        return await self._get(path, models.Build.model_validate_json)
+        return await self._get(path, models.BUILD.decode)
 
     async def parameters(self, build_id: str) -> dict[str, str]:
         """The parameters that a build was given."""
         path = f"/api/v2/workspacebuilds/{_part(build_id)}/parameters"
-        rows = await self._get(path, models.VALUES.validate_json)
+        rows = await self._get(path, models.VALUES.decode)
         return {row.name: row.value for row in rows or []}
 
     async def build_logs(self, build_id: str, after: int | None = None) -> list[models.BuildLog]:
         """A build's log, all of it or what came after a line."""
         path = f"/api/v2/workspacebuilds/{_part(build_id)}/logs"
         params = None if after is None else {"after": after}
-        return await self._get(path, models.LOGS.validate_json, params) or []
+        return await self._get(path, models.LOGS.decode, params) or []
 
     async def cancel(self, build_id: str) -> None:
         """Ask for a build to be canceled."""
@@ -100,33 +106,31 @@ class CoderClient:
     async def delete_workspace(self, workspace_id: str) -> models.Build:
         """Start the build that destroys a workspace."""
         path = f"/api/v2/workspaces/{_part(workspace_id)}/builds"
-        return await self._send(
-            "POST", path, {"transition": "delete"}, models.Build.model_validate_json
-        )
+        return await self._send("POST", path, {"transition": "delete"}, models.BUILD.decode)
 
     async def templates(self) -> list[models.Template]:
         """Every template that we may use, of all organizations."""
-        return await self._get("/api/v2/templates", models.TEMPLATES.validate_json) or []
+        return await self._get("/api/v2/templates", models.TEMPLATES.decode) or []
 
     async def rich_parameters(self, version_id: str) -> list[models.Parameter]:
         """The parameters that a template version asks for."""
         path = f"/api/v2/templateversions/{_part(version_id)}/rich-parameters"
-        return await self._get(path, models.PARAMETERS.validate_json) or []
+        return await self._get(path, models.PARAMETERS.decode) or []
 
     async def metadata(self, agent_id: str) -> list[models.Metadata]:
         """An agent's metadata as it is now: the first event of the stream."""
         path = f"/api/v2/workspaceagents/{_part(agent_id)}/watch-metadata"
         data = await self._connection.first_event(path, METADATA_WAIT_S)
-        return _read("GET", path, data.encode(), models.METADATA.validate_json) or []
+        return _read("GET", path, data.encode(), models.METADATA.decode) or []
 
     async def agent_status(self, app: str) -> str:
         """AgentAPI's word on whether the program works: `running` or `stable`."""
-        found = await self._get(f"{app}/status", models.AgentApiStatus.model_validate_json)
+        found = await self._get(f"{app}/status", models.STATUS.decode)
         return found.status
 
     async def agent_messages(self, app: str) -> list[models.AgentApiMessage]:
         """The conversation with the program inside."""
-        found = await self._get(f"{app}/messages", models.AgentApiMessages.model_validate_json)
+        found = await self._get(f"{app}/messages", models.MESSAGES.decode)
         return found.messages or []
 
     async def agent_message(self, app: str, content: str, kind: str) -> None:
@@ -144,18 +148,31 @@ class CoderClient:
         return _read(method, path, await self._connection.request(method, path, body=body), read)
 
 
+def at_once(*work: Coroutine[Any, Any, Any]) -> asyncio.Future[list[Any]]:
+    """Start things together; when one fails, or nobody wants them, the others are given up."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    together = asyncio.gather(*tasks)
+
+    def give_up(done: asyncio.Future[list[Any]]) -> None:
+        done.cancelled() or done.exception()
+        for task in tasks:
+            task.cancel()
+
+    together.add_done_callback(give_up)
+    return together
+
+
 def app_path(workspace: models.Workspace, agent: models.WorkspaceAgent, slug: str) -> str:
     """Where Coder proxies an app of a workspace."""
     place = f"{_part(workspace.name)}.{_part(agent.name)}"
     return f"/@{_part(workspace.owner_name)}/{place}/apps/{_part(slug)}"
 
 
-def _read(method: str, path: str, answer: bytes, read: Callable[[bytes], T]) -> T:
+def _read(method: str, path: str, answer: A, read: Callable[[A], T]) -> T:
     try:
         return read(answer)
-    except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"])
-        told = f"Coder's answer is incomplete or not what Coder answers (at {where or 'the start'})"
+    except (ValueError, RecursionError) as error:
+        told = f"Coder's answer is incomplete or not what Coder answers: {error}"
         raise Broken(method, path, told) from error
 
 

@@ -131,8 +131,8 @@ def of_response(response: httpx.Response, method: str, path: str, secret: str) -
         where = response.headers.get("location", "")
         kind = Unauthorized if "/login" in where else Broken
         message = "signed out" if kind is Unauthorized else "Coder answered with a redirect"
-    if kind is RateLimited and "retry-after" in response.headers:
-        message += f" Try again in {response.headers['retry-after'][:20]} seconds."
+    if kind is RateLimited and (pause := response.headers.get("retry-after", "")).isdecimal():
+        message += f" Try again in {pause[:9]} seconds."
     return kind(
         method,
         path,
@@ -140,11 +140,11 @@ def of_response(response: httpx.Response, method: str, path: str, secret: str) -
         status=status,
         detail=_clean(_detail(body), secret),
         validations=[
-            {"field": str(row.get("field", "")), "detail": _clean(str(row.get("detail")), secret)}
+            {key: _clean(row.get(key) or "", secret) for key in ("field", "detail")}
             for row in body.get("validations") or []
             if isinstance(row, dict)
         ],
-        request_id=response.headers.get("x-coder-request-id", "")[:80],
+        request_id=_clean(response.headers.get("x-coder-request-id", ""), secret)[:80],
     )
 
 
@@ -170,5 +170,5 @@ def _detail(body: dict[str, Any]) -> str:
 
 def _clean(text: Any, secret: str) -> str:
     """Text from outside: short, on one line, and without the token should it echo it."""
-    line = " ".join(str(text).split())[:500]
-    return line.replace(secret, "***") if secret else line
+    line = " ".join(str(text).split())
+    return (line.replace(secret, "***") if secret else line)[:500]

@@ -1,30 +1,34 @@
 """Coder's objects, leniently read: unknown fields ignored, null lists empty, no closed enums.
 
-States stay plain text here; `backend.py` maps those it knows and takes the safe one for the rest.
+States stay plain text here; `sighting.py` maps those it knows and takes the safe one for the rest.
+A workspace is 5 kB of JSON of which a tenth is wanted: msgspec passes over the rest unread. None of
+these objects can be part of a cycle, so the garbage collector need not know them (`gc=False`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Annotated, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from msgspec import Meta, Struct
+from msgspec.json import Decoder
+
+Moment = Annotated[datetime, Meta(tz=True)]
+GONE = ("shutting_down", "shutdown_timeout", "shutdown_error", "off")
 
 
-class _Lenient(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class AppStatus(_Lenient):
+class AppStatus(Struct, frozen=True, kw_only=True, gc=False):
     """A report of an app about itself."""
 
     id: str
-    created_at: datetime
+    created_at: Moment
     app_id: str = ""
     state: str = ""
     message: str = ""
 
 
-class App(_Lenient):
+class App(Struct, frozen=True, kw_only=True, gc=False):
     """An app of a workspace's agent."""
 
     id: str = ""
@@ -32,24 +36,34 @@ class App(_Lenient):
     statuses: list[AppStatus] | None = None
 
 
-class WorkspaceAgent(_Lenient):
+class AgentState(Struct, frozen=True, kw_only=True, gc=False):
+    """How the process is that Coder runs inside a workspace."""
+
+    parent_id: str | None = None
+    status: str = ""
+    lifecycle_state: str = ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether Coder is in touch with it."""
+        return self.status == "connected" and self.lifecycle_state not in GONE
+
+
+class WorkspaceAgent(AgentState, frozen=True, kw_only=True, gc=False):
     """The process that Coder runs inside a workspace."""
 
     id: str
     name: str
-    parent_id: str | None = None
-    status: str = ""
-    lifecycle_state: str = ""
     apps: list[App] | None = None
 
 
-class Resource(_Lenient):
+class Resource(Struct, frozen=True, kw_only=True, gc=False):
     """Something that a build made."""
 
     agents: list[WorkspaceAgent] | None = None
 
 
-class Job(_Lenient):
+class Job(Struct, frozen=True, kw_only=True, gc=False):
     """The provisioner's job of a build."""
 
     status: str = ""
@@ -61,20 +75,18 @@ class Job(_Lenient):
         return self.status in ("pending", "running", "canceling")
 
 
-class MatchedProvisioners(_Lenient):
+class MatchedProvisioners(Struct, frozen=True, kw_only=True, gc=False):
     """Who could run a build."""
 
     count: int = 0
-    available: int = 0
 
 
-class Build(_Lenient):
+class Build(Struct, frozen=True, kw_only=True, gc=False):
     """One transition of a workspace."""
 
     id: str
-    created_at: datetime
-    updated_at: datetime
-    build_number: int = 0
+    created_at: Moment
+    updated_at: Moment
     transition: str = ""
     status: str = ""
     job: Job
@@ -82,36 +94,31 @@ class Build(_Lenient):
     matched_provisioners: MatchedProvisioners | None = None
 
 
-class Workspace(_Lenient):
+class Workspace(Struct, frozen=True, kw_only=True, gc=False):
     """A workspace with its latest build."""
 
     id: str
     name: str
     owner_name: str = ""
-    created_at: datetime
-    updated_at: datetime
-    template_id: str = ""
+    created_at: Moment
+    updated_at: Moment
     template_name: str = ""
     latest_build: Build
     latest_app_status: AppStatus | None = None
 
     def agent(self) -> WorkspaceAgent | None:
         """The first agent that is not another one's child."""
-        for resource in self.latest_build.resources or []:
-            for agent in resource.agents or []:
-                if agent.parent_id is None:
-                    return agent
-        return None
+        return first_agent(self.latest_build.resources)
 
 
-class WorkspacePage(_Lenient):
+class WorkspacePage(Struct, frozen=True, kw_only=True, gc=False):
     """A page of a list of workspaces."""
 
     workspaces: list[Workspace] | None
     count: int = 0
 
 
-class Template(_Lenient):
+class Template(Struct, frozen=True, kw_only=True, gc=False):
     """What workspaces are made from."""
 
     id: str
@@ -123,7 +130,7 @@ class Template(_Lenient):
     deprecated: bool = False
 
 
-class ParameterOption(_Lenient):
+class ParameterOption(Struct, frozen=True, kw_only=True, gc=False):
     """A value that a parameter may have."""
 
     name: str = ""
@@ -131,7 +138,7 @@ class ParameterOption(_Lenient):
     value: str
 
 
-class Parameter(_Lenient):
+class Parameter(Struct, frozen=True, kw_only=True, gc=False):
     """A parameter that a template asks for."""
 
     name: str
@@ -139,14 +146,14 @@ class Parameter(_Lenient):
     required: bool = False
 
 
-class ParameterValue(_Lenient):
+class ParameterValue(Struct, frozen=True, kw_only=True, gc=False):
     """A parameter that a build was given."""
 
     name: str
     value: str = ""
 
 
-class BuildLog(_Lenient):
+class BuildLog(Struct, frozen=True, kw_only=True, gc=False):
     """A line of a build's log."""
 
     id: int
@@ -160,48 +167,73 @@ class BuildLog(_Lenient):
         return self.output or self.stage
 
 
-class MetadataResult(_Lenient):
+class MetadataResult(Struct, frozen=True, kw_only=True, gc=False):
     """A value that an agent collected."""
 
-    collected_at: datetime
+    collected_at: Moment
     value: str = ""
 
 
-class MetadataDescription(_Lenient):
+class MetadataDescription(Struct, frozen=True, kw_only=True, gc=False):
     """What the value is; its script is nobody's business."""
 
     key: str
 
 
-class Metadata(_Lenient):
+class Metadata(Struct, frozen=True, kw_only=True, gc=False):
     """A piece of agent metadata."""
 
     result: MetadataResult
     description: MetadataDescription
 
 
-class AgentApiStatus(_Lenient):
+class AgentApiStatus(Struct, frozen=True, kw_only=True, gc=False):
     """Whether the program inside is at work."""
 
     status: str = ""
 
 
-class AgentApiMessage(_Lenient):
+class AgentApiMessage(Struct, frozen=True, kw_only=True, gc=False):
     """A message of the conversation inside."""
 
     role: str = ""
     content: str = ""
-    time: datetime | None = None
+    time: Moment | None = None
 
 
-class AgentApiMessages(_Lenient):
+class AgentApiMessages(Struct, frozen=True, kw_only=True, gc=False):
     """The conversation inside."""
 
     messages: list[AgentApiMessage] | None
 
 
-TEMPLATES = TypeAdapter(list[Template] | None)
-PARAMETERS = TypeAdapter(list[Parameter] | None)
-VALUES = TypeAdapter(list[ParameterValue] | None)
-LOGS = TypeAdapter(list[BuildLog] | None)
-METADATA = TypeAdapter(list[Metadata] | None)
+A = TypeVar("A", bound=AgentState, covariant=True)
+
+
+class Holder(Protocol[A]):
+    """A resource, read in full or not."""
+
+    @property
+    def agents(self) -> Sequence[A] | None:
+        """The agents in it."""
+
+
+def first_agent(resources: Iterable[Holder[A]] | None) -> A | None:
+    """The first agent that is not another one's child."""
+    for resource in resources or ():
+        for agent in resource.agents or ():
+            if agent.parent_id is None:
+                return agent
+    return None
+
+
+WORKSPACE = Decoder(Workspace)
+WORKSPACE_PAGE = Decoder(WorkspacePage)
+BUILD = Decoder(Build)
+TEMPLATES = Decoder(list[Template] | None)
+PARAMETERS = Decoder(list[Parameter] | None)
+VALUES = Decoder(list[ParameterValue] | None)
+LOGS = Decoder(list[BuildLog] | None)
+METADATA = Decoder(list[Metadata] | None)
+STATUS = Decoder(AgentApiStatus)
+MESSAGES = Decoder(AgentApiMessages)

@@ -49,12 +49,12 @@ class CoderProjects:
     def __init__(self, client: CoderClient, names: Names) -> None:
         self._client = client
         self._names = names
+        self._aliases = {template.lower(): name for name, template in names.projects.items()}
         self._parameters: dict[str, dict[str, models.Parameter]] = {}
 
     def project_of(self, template_name: str) -> str:
         """Our name for a template."""
-        aliases = {template.lower(): name for name, template in self._names.projects.items()}
-        return aliases.get(template_name.lower(), template_name)
+        return self._aliases.get(template_name.lower(), template_name)
 
     async def projects(self) -> list[Project]:
         """The templates that have a role parameter: others cannot hold agents."""

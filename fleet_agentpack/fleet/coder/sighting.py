@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from fleet_agentpack.fleet.coder import models
-from fleet_agentpack.fleet.models import Report, Sighting
+from fleet_agentpack.fleet.coder.listing import ListedWorkspace
+from fleet_agentpack.fleet.models import Glance, Report, Sighting
 from fleet_agentpack.fleet.reconcile import episodes
 
 AGENT_APPS = ("claude-code", "ccw", "agentapi")
-GONE = ("shutting_down", "shutdown_timeout", "shutdown_error", "off")
 KNOWN_STATES = ("working", "idle", "complete", "failure")
+
+
+def glance(row: ListedWorkspace, closer: Callable[[], Sighting]) -> Glance:
+    """The little that a list of agents tells of one."""
+    build, agent = row.latest_build, row.agent
+    return Glance(
+        row.id,
+        row.name,
+        build.status == "running" and _connected(agent),
+        (build.id, build.status, bytes(row.latest_app_status), bytes(agent.apps) if agent else b""),
+        closer,
+    )
 
 
 def sighting(
@@ -67,8 +80,8 @@ def _report(row: models.AppStatus) -> Report:
     return Report(row.id, state, row.message, row.created_at)
 
 
-def _connected(agent: models.WorkspaceAgent | None) -> bool:
-    return agent is not None and agent.status == "connected" and agent.lifecycle_state not in GONE
+def _connected(agent: models.AgentState | None) -> bool:
+    return agent is not None and agent.connected
 
 
 def _state(build: models.Build, agent: models.WorkspaceAgent | None) -> str:

@@ -14,7 +14,8 @@ _CAUSES: dict[type[errors.CoderError], str] = {
     " set a new CODER_SESSION_TOKEN",
     errors.Forbidden: "Coder does not allow this to the token's user",
     errors.RateLimited: "Coder limits the rate of requests",
-    errors.RouteMissing: "This version of Coder lacks a feature that is needed",
+    errors.RouteMissing: "This version of Coder lacks a feature that is needed, or CODER_URL is not"
+    " Coder's address",
     errors.Broken: "Coder gave an answer that makes no sense",
     errors.Unreachable: "Coder is unavailable",
 }

@@ -14,10 +14,10 @@ from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.agents import AgentFolders, LocalAgent
 from fleet_agentpack.fleet.local.programs import Program
-from fleet_agentpack.fleet.local.projects import LocalProjects
+from fleet_agentpack.fleet.local.projects import NO_PROJECTS, LocalProjects
 from fleet_agentpack.fleet.local.tasks import Launch, TaskFolder
 from fleet_agentpack.fleet.local.worktree import Copies
-from fleet_agentpack.fleet.models import Line, Order, Project, Role, Sighting, Task
+from fleet_agentpack.fleet.models import Glance, Line, Order, Project, Role, Sighting, Task
 
 
 class LocalBackend:
@@ -42,6 +42,11 @@ class LocalBackend:
     async def close(self) -> None:
         """Nothing to let go of: tasks go on without us."""
 
+    @property
+    def without_projects(self) -> str:
+        """See `Catalogue.without_projects`."""
+        return NO_PROJECTS
+
     async def projects(self) -> list[Project]:
         """See `Catalogue.projects`."""
         return await asyncio.to_thread(self._projects.projects)
@@ -50,7 +55,7 @@ class LocalBackend:
         """See `Catalogue.roles`."""
         return self._projects.roles(project)
 
-    async def all(self) -> list[Sighting]:
+    async def all(self) -> list[Glance]:
         """See `Workspaces.all`."""
         return await asyncio.to_thread(self._all)
 
@@ -83,8 +88,12 @@ class LocalBackend:
         task = self._folders.current(seen.handle)
         return await asyncio.to_thread(task.lines) if task else []
 
-    def _all(self) -> list[Sighting]:
-        return [self._sighting(agent, closely=False) for agent in self._folders.all()]
+    def _all(self) -> list[Glance]:
+        return [self._glance(agent) for agent in self._folders.all()]
+
+    def _glance(self, agent: LocalAgent) -> Glance:
+        seen = self._sighting(agent, closely=False)
+        return Glance(agent.id, agent.name, seen.online, seen.reported_at, lambda: seen)
 
     def _look(self, name: str, closely: bool) -> Sighting:
         agent = self._folders.find(name)

@@ -10,6 +10,11 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.models import Project, Role
 from fleet_agentpack.fleet.roles import Persona
 
+NO_PROJECTS = (
+    "There are no projects: start the server inside a git repository, or name some in the"
+    " configuration file ([fleet.projects.NAME] path)."
+)
+
 
 class LocalProjects:
     """What agents can be made of here."""
@@ -38,11 +43,7 @@ class LocalProjects:
                     )
                 return name, path
         if not self._paths:
-            raise FleetError.not_found(
-                "There are no projects: start the server inside a git repository, or name some in"
-                " the configuration file ([fleet.projects.NAME] path).",
-                project=project[:80],
-            )
+            raise FleetError.not_found(NO_PROJECTS, project=project[:80])
         raise FleetError.no_such_project(project, list(self._paths))
 
     def persona(self, role: str) -> Persona:

@@ -18,6 +18,9 @@ from fleet_agentpack.support.locks import file_lock
 from fleet_agentpack.support.process import Completed, run
 
 GIT_S = 300.0
+NAMED = 5  # kept files that a message names
+REMADE = {"__pycache__", "node_modules"}
+REMADE_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")  # the marks of caches and virtual environments
 _REPOSITORY_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR")
 _WHO = {
     "GIT_AUTHOR_NAME": "fleet-agentpack",
@@ -127,6 +130,7 @@ class Copies:
             if not self._refs_with(project, head):
                 kept = self._keep_commit(project, target, branch, head)
                 notes.append(f"Its commits are on branch {kept}.")
+        notes += self._keep_ignored(target)
         gone = _git(target, self.environ, "worktree", "remove", "--force", "--force", str(target))
         if gone.status != 0:
             shutil.rmtree(target)
@@ -139,7 +143,6 @@ class Copies:
         """The tree of everything in a worktree, whatever state its index is in."""
         with tempfile.TemporaryDirectory() as folder:
             environ = {**self.environ, "GIT_INDEX_FILE": str(Path(folder, "index"))}
-            before = {row.split("\t", 1)[1] for row in self._gitlinks(target, environ, "HEAD")}
             for command in (("read-tree", "HEAD"), ("add", "--all")):
                 done = _git(target, environ, *command, keep_index=True)
                 if done.status != 0:
@@ -148,12 +151,29 @@ class Copies:
                         " Nothing was removed."
                     )
             tree = _git(target, environ, "write-tree", keep_index=True).text.strip()
-            after = {row.split("\t", 1)[1] for row in self._gitlinks(target, environ, tree)}
-        return tree, bool(after - before)
+        return tree, any((target / path / ".git").exists() for path in self._gitlinks(target, tree))
 
-    def _gitlinks(self, target: Path, environ: Mapping[str, str], tree: str) -> list[str]:
-        listed = _git(target, environ, "ls-tree", "-r", tree).text.splitlines()
-        return [row for row in listed if row.startswith("160000 ")]
+    def _gitlinks(self, target: Path, tree: str) -> list[str]:
+        """Where a tree has other repositories: submodules, or what was cloned into it."""
+        listed = _git(target, self.environ, "ls-tree", "-r", "-z", tree).text.split("\0")
+        return [row.split("\t", 1)[1] for row in listed if row.startswith("160000 ")]
+
+    def _keep_ignored(self, target: Path) -> list[str]:
+        """Move what git does not look at out of a worktree: it may be work all the same."""
+        listed = _git(
+            target,
+            self.environ,
+            *("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"),
+        )
+        ignored = [path for path in listed.text.split("\0") if path and not _remade(target, path)]
+        if not ignored:
+            return []
+        place = self._place(target)
+        for path in ignored:
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(str(target / path), str(place / path))
+        some = ", ".join(ignored[:NAMED]) + (", …" if len(ignored) > NAMED else "")
+        return [f"Files that git ignores were kept in {place}: {some}."]
 
     def _keep_commit(self, project: Path, target: Path, branch: str, commit: str) -> str:
         """Put a commit on the agent's branch, or on a new one when the agent left its branch."""
@@ -204,10 +224,16 @@ class Copies:
         return self._keep_whole(target, "it differs from the project")
 
     def _keep_whole(self, target: Path, why: str) -> str:
-        self.kept.mkdir(parents=True, exist_ok=True)
-        place = self.kept / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        place = self._place(target)
         shutil.move(str(target), str(place))
+        # A worktree that moved has to tell its repository where it is now.
+        _git(place, self.environ, "worktree", "repair")
         return f"Its directory was kept as {place}, since {why}."
+
+    def _place(self, target: Path) -> Path:
+        """A new place for what is kept of a directory."""
+        self.kept.mkdir(parents=True, exist_ok=True)
+        return self.kept / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
     def _locked(self, project: Path) -> AbstractContextManager[None]:
         """One change of a repository's worktrees and branches at a time."""
@@ -229,6 +255,13 @@ def _git(
         return run(["git", "-C", directory, *arguments], env=env, timeout_s=GIT_S)
     except FileNotFoundError as error:
         raise FleetError.unavailable("git is not installed; local agents need it.") from error
+
+
+def _remade(target: Path, path: str) -> bool:
+    """Whether an ignored path is nobody's work: programs make it again, and it may be huge."""
+    return bool(REMADE & set(Path(path).parts)) or any(
+        (target / path / mark).exists() for mark in REMADE_MARKS
+    )
 
 
 def _part_of(repository: Path, project: Path, environ: Mapping[str, str]) -> str | None:
