@@ -85,7 +85,7 @@ def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
 
 def serve(options: argparse.Namespace, settings: Settings) -> int:
     """Serve MCP on stdio or HTTP until the client, or a signal, ends it."""
-    from fleet_agentpack.stdio import Wire, run_stdio
+    from fleet_agentpack.wire import Wire
 
     over_http = options.http
     if over_http:
@@ -106,6 +106,8 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     gc.enable()
     gc.freeze()
     if wire:
+        from fleet_agentpack.stdio import run_stdio
+
         return run_stdio(mcp, wire)
     import asyncio
 

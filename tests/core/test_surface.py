@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from fleet_agentpack import inventory
 from tests.rig import SERVE, Stdio
@@ -24,13 +21,6 @@ WRITERS = {
     "fractary_forge_cache_clear",
 }
 CONFIRMED = {"deploy_apply", "rollback"}
-
-
-@pytest.fixture
-def tools() -> Iterator[list[dict[str, Any]]]:
-    with Stdio() as server:
-        server.hello()
-        yield server.ask("tools/list")["result"]["tools"]
 
 
 def test_every_tool_is_listed_once_and_plainly(tools: list[dict[str, Any]]) -> None:
