@@ -50,7 +50,9 @@ def test_tools_prints_a_table_of_every_tool() -> None:
     [
         (["nonsense"], 2, "unknown command 'nonsense'"),
         (["--only", "mars"], 2, "unknown domain 'mars'; choose from"),
-        (["--port", "high"], 2, "invalid int value"),
+        (["--port", "high"], 2, "'high' is no port"),
+        (["--port", "65536"], 2, "give one from 0 to 65535"),
+        (["--port", "-1"], 2, "'-1' is no port"),
         (["--log-level", "loud"], 2, "invalid choice"),
     ],
 )
@@ -73,6 +75,21 @@ def test_a_configuration_file_that_cannot_be_used_stops_the_start(work: Path) ->
     done = run(FLEET_AGENTPACK_CONFIG=str(work / "bad.toml"))
     assert done.returncode == 2
     assert "not valid TOML" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('allowed_hosts = "box"', "http.allowed_hosts must be a list of names"),
+        ("allowed_hosts = [5]", "http.allowed_hosts must be a list of names"),
+        ("token_file = 5", "http.token_file must be a path"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_stops_the_start(work: Path, line: str, says: str) -> None:
+    (work / "bad.toml").write_text(f"[http]\n{line}\n")
+    done = run("--http", FLEET_AGENTPACK_CONFIG=str(work / "bad.toml"))
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"bad.toml: {says}\n")
 
 
 def test_unknown_settings_are_named_in_a_warning(work: Path) -> None:

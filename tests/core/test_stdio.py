@@ -270,7 +270,9 @@ def test_odd_beginnings_and_a_broken_end(work: Path) -> None:
     assert done.returncode == 0
     assert [answer["id"] for answer in answers].count("d") == 2
     assert {answer["id"]: "result" in answer for answer in answers} == {
-        None: False, 1: True, 2: True,
+        None: False,
+        1: True,
+        2: True,
         "d": True,
     }
 
