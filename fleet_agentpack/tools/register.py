@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, create
 
 from fleet_agentpack.settings import SettingsError
 from fleet_agentpack.support.errors import AppError, Problem
-from fleet_agentpack.support.results import jsonable, to_text
+from fleet_agentpack.support.results import clean, jsonable, to_text
 from fleet_agentpack.tools.params import Call, Hints
 from fleet_agentpack.tools.schema import tidy
 
@@ -220,7 +220,7 @@ def result_of(value: Any) -> ToolResult:
     if isinstance(value, Reply):
         structured = None if value.structured is None else jsonable(value.structured)
         meta = None if value.meta is None else jsonable(value.meta)
-        return ToolResult(_text(value.text), structured, meta)
+        return ToolResult(_text(clean(value.text)), structured, meta)
     plain = jsonable(value)
     return ToolResult(_text(to_text(plain)), plain)
 
@@ -308,7 +308,7 @@ async def in_thread(work: Callable[[], Any], call: Call) -> Any:
 
 def _progress_sender(context: Context) -> Callable[[float, float | None, str], Awaitable[None]]:
     async def send(done: float, total: float | None, text: str) -> None:
-        await context.report_progress(done, total, text or None)
+        await context.report_progress(done, total, clean(text) or None)
 
     return send
 

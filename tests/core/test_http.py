@@ -108,6 +108,9 @@ def test_twenty_clients_keep_their_answers_apart_and_a_busy_server_ends_cleanly(
         assert (mixed, count) == ([], 200)
 
         session = server.hello()
+        params = {"name": "mumble", "arguments": {}, "_meta": {"progressToken": "p"}}
+        body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}
+        assert server.request(body, session=session)[2]["id"] == 9
 
         def ignore_the_end() -> None:
             with contextlib.suppress(OSError, http.client.HTTPException, TypeError, KeyError):
