@@ -9,6 +9,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -181,10 +182,13 @@ class Input:
     async def receive(self) -> SessionMessage:
         """The next message; raises `StopAsyncIteration` when there is none."""
         while not self._messages:
-            line = None if self._ended else await self._lines.get()
+            if self._ended:
+                raise StopAsyncIteration
+            line = await self._lines.get()
             if line is None:
                 self._ended = True
                 await self._pending.drained()
+                _end_anyway(self._out, 0, DRAIN_TIMEOUT_S)
                 raise StopAsyncIteration
             for message in self._read_line(line.decode("utf-8", "replace").strip()):
                 self._admit(message)
@@ -275,12 +279,18 @@ def _wants_handshake(message: JSONRPCRequest) -> bool:
 
 def run_stdio(mcp: FastMCP[Any], wire: Wire) -> int:
     """Serve until end of input or a signal; returns the exit status."""
-    status = asyncio.run(_serve(mcp, wire))
-    # A tool that ignores its cancellation must not keep the process.
-    last_resort = threading.Timer(EXIT_GRACE_S, os._exit, (status,))
-    last_resort.daemon = True
-    last_resort.start()
-    return status
+    return asyncio.run(_serve(mcp, wire))
+
+
+def _end_anyway(out: Output, status: int, after_s: float) -> None:
+    """A tool that ignores its cancellation must not keep the process."""
+
+    def end() -> None:
+        time.sleep(after_s)
+        out.finish(DRAIN_TIMEOUT_S)
+        os._exit(status)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 async def _serve(mcp: FastMCP[Any], wire: Wire) -> int:
@@ -299,6 +309,7 @@ async def _serve(mcp: FastMCP[Any], wire: Wire) -> int:
             raise
     finally:
         reset_transport(token)
+        _end_anyway(out, ended.status, EXIT_GRACE_S)
         out.finish(EXIT_GRACE_S if ended.status else DRAIN_TIMEOUT_S)
     return ended.status
 

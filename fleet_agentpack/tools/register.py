@@ -11,7 +11,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -124,7 +124,7 @@ class Runtime:
     """What running tools share: the services and a way to say that the tools changed."""
 
     services: Services
-    tools_changed: Callable[[], Awaitable[None]] | None = field(default=None)
+    tools_changed: Callable[[], Awaitable[None]] | None = None
 
 
 class TypedTool(Tool):
@@ -149,16 +149,6 @@ class TypedTool(Tool):
         tool._spec, tool._domain = spec, domain
         tool._arguments, tool._runtime = arguments, runtime
         return tool
-
-    @property
-    def confirm(self) -> bool:
-        """Whether a call is refused without `yes: true`."""
-        return self._spec.confirm
-
-    @property
-    def error(self) -> type[AppError]:
-        """The error type of the tool's domain."""
-        return self._domain.error
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Check the arguments, call the function, turn its value into a result."""
@@ -238,6 +228,7 @@ def wire_hints(hints: Hints) -> ToolAnnotations:
     return ToolAnnotations(
         read_only_hint=False,
         destructive_hint=hints.destructive,
+        idempotent_hint=hints.idempotent or None,
         open_world_hint=hints.open_world,
     )
 

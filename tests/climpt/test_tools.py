@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastmcp import Client
 
 from fleet_agentpack.climpt.scaffold import init
+from fleet_agentpack.server import build_server
 from tests.climpt.project import write, write_registry
 from tests.climpt.test_original import TELL, fake_deno
 from tests.conftest import enter_empty_home
@@ -185,11 +187,13 @@ def test_the_original_can_be_chosen(home: Path, work: Path) -> None:
         ]
 
 
-def test_a_bad_setting_is_named(home: Path, work: Path) -> None:
+async def test_a_bad_setting_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = write(home, "config.toml", '[climpt]\nexecute = "shell"\n')
-    with serving(FLEET_AGENTPACK_CONFIG=str(config)) as server:
-        error = error_of(server.call("reload"))
-        assert error == {
-            "error": "Invalid configuration",
-            "details": '[climpt] execute must be "render" or "cli"',
-        }
+    monkeypatch.setenv("FLEET_AGENTPACK_CONFIG", str(config))
+    async with Client(build_server()) as client:
+        result = await client.call_tool("reload", {}, raise_on_error=False)
+    assert result.is_error
+    assert result.structured_content == {
+        "error": "Invalid configuration",
+        "details": '[climpt] execute must be "render" or "cli"',
+    }

@@ -131,6 +131,12 @@ def mumble(service: ExampleService, call: Call) -> Any:
     return {}
 
 
+def block(service: ExampleService, *, seconds: float) -> Any:
+    """Hold a thread and hear nothing."""
+    time.sleep(seconds)
+    return {}
+
+
 def poem(service: ExampleService) -> Any:
     """Answer with text alone."""
     return Reply("roses are red")
@@ -173,6 +179,7 @@ EXAMPLE = Domain(
         Spec(wait, READS),
         Spec(work_in_thread, READS),
         Spec(mumble, READS),
+        Spec(block, READS),
         Spec(poem, READS),
         Spec(remove, DESTROYS, confirm=True),
         Spec(add_tool, WRITES),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack import __version__, inventory
+from fleet_agentpack import __version__, cli, inventory
 from tests.rig import SERVE, child_environment, pipe
 
 
@@ -64,9 +64,14 @@ def test_a_mistake_is_a_message_and_a_status(words: list[str], status: int, says
     assert "Traceback" not in done.stderr
 
 
-def test_the_environment_chooses_a_part_too() -> None:
+def test_the_environment_chooses_a_part_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "unknown domain 'mars'" in run(FLEET_AGENTPACK_ONLY="mars").stderr
-    assert "climpt" in run("tools", FLEET_AGENTPACK_ONLY="climpt").stdout
+    monkeypatch.setenv("FLEET_AGENTPACK_ONLY", "climpt")
+    assert cli.run(["tools"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert names == ["search", "describe", "execute", "reload"]
 
 
 def test_a_configuration_file_that_cannot_be_used_stops_the_start(work: Path) -> None:
@@ -121,8 +126,11 @@ def test_a_deploy_flag_before_another_command_is_refused() -> None:
     assert "needs a command" in run("--repo", "x").stderr
 
 
-def test_the_printed_size_is_the_size_on_the_wire(tools: list[dict[str, Any]]) -> None:
-    total = run("tools", "--tokens").stdout.splitlines()[-1].split()
+def test_the_printed_size_is_the_size_on_the_wire(
+    tools: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["tools", "--tokens"]) == 0
+    total = capsys.readouterr().out.splitlines()[-1].split()
     text = json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
     assert total[:2] == ["all", str(len(tools))]
     assert int(total[2].replace(",", "")) == len(text.encode()) - 1

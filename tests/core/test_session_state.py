@@ -29,17 +29,18 @@ async def test_state_can_be_kept_and_forgotten() -> None:
     assert await state.get(key="a") is None
 
 
-def test_serving_does_not_import_what_it_does_not_need() -> None:
+def test_serving_imports_no_more_than_it_needs_and_leaves_the_environment_to_children() -> None:
     code = (
-        "import asyncio, sys; from fleet_agentpack.server import build_server\n"
+        "import asyncio, os, sys; from fleet_agentpack.server import build_server\n"
         "asyncio.run(build_server().list_tools())\n"
-        "print({name.split('.')[0] for name in sys.modules} & set(sys.argv[1:]))"
+        "print({name.split('.')[0] for name in sys.modules} & set(sys.argv[1:]))\n"
+        "print({name: os.environ[name] for name in os.environ if name.startswith('FASTMCP_')})"
     )
     needless = ["griffe", "key_value", "beartype", "httpx", "sqlite3"]
     done = subprocess.run(
         [sys.executable, "-c", code, *needless],
         capture_output=True,
         text=True,
-        env=child_environment(),
+        env=child_environment(FASTMCP_X="kept"),
     )
-    assert done.stdout.strip() == "set()", done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["set()", "{'FASTMCP_X': 'kept'}"], done.stderr
