@@ -110,13 +110,23 @@ def test_unknown_settings_are_named_in_a_warning(work: Path) -> None:
 
 
 @pytest.mark.parametrize("domain", ["enact", "forge"])
-def test_the_names_for_one_domain_alone(domain: str) -> None:
+def test_the_names_for_one_domain_alone_and_a_log_without_arguments(domain: str) -> None:
     code = f"from fleet_agentpack.__main__ import {domain}; {domain}()"
-    done = pipe('{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n', [sys.executable, "-c", code])
-    tools = json.loads(done.stdout)["result"]["tools"]
+    params = {"name": "nope", "arguments": {"token": "hunter2"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params},
+    ]
+    command = [sys.executable, "-c", code, "--log-level", "debug"]
+    done = pipe("\n".join(map(json.dumps, lines)), command)
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     (row,) = inventory.select([domain])
-    assert [tool["name"] for tool in tools] == [spec.name for spec in row.tools]
-    assert (done.returncode, done.stderr) == (0, b"")
+    names = [tool["name"] for tool in answers[1]["result"]["tools"]]
+    assert names == [spec.name for spec in row.tools]
+    assert answers[2]["result"]["structuredContent"]["error"] == "unknown_tool"
+    assert done.returncode == 0
+    assert b"DEBUG" in done.stderr
+    assert b"hunter2" not in done.stderr
 
 
 def test_a_deploy_flag_before_another_command_is_refused() -> None:
