@@ -38,7 +38,7 @@ def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
     """A server of exactly these domains."""
     services = Services(settings, domains)
     changes = ListChanged(services.end_session)
-    runtime = Runtime(services, changes.publish)
+    runtime = Runtime(services, changes.look)
     projected = [
         DynamicTools(domain, runtime, read_only=settings.read_only)
         for domain in domains

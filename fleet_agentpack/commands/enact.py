@@ -196,7 +196,8 @@ def _change_toolset(action: str, service: EnactService, options: argparse.Namesp
     name, tool = options.name, getattr(options, "tool", None)
     if action == "create":
         state = service.create_toolset(name)
-        message = f"Created {name} with {len(state.toolsets[name])} tools"
+        count = len(state.toolsets[name])
+        message = f"Created {name} with {count} tool{'s' * (count != 1)}"
     elif action == "delete":
         service.change_toolsets(lambda state: toolsets.delete(state, name))
         message = f"Deleted {name}"

@@ -244,7 +244,7 @@ def _lock(options: argparse.Namespace, forge: ForgeService, output: Output) -> i
 
 def _login(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
     if options.token_stdin:
-        given = sys.stdin.read(LONGEST_TOKEN)
+        given = sys.stdin.read(LONGEST_TOKEN + 1)
     elif sys.stdin is not None and sys.stdin.isatty():
         given = getpass.getpass(f"Token for {options.registry}: ")
     else:
@@ -253,6 +253,10 @@ def _login(options: argparse.Namespace, forge: ForgeService, output: Output) -> 
             f"Use a pipe: fleet-agentpack forge login {options.registry} --token-stdin < FILE",
         )
     token = given.strip()
+    if len(given) > LONGEST_TOKEN:
+        raise ForgeError.invalid(
+            f"the token is longer than {LONGEST_TOKEN} characters; nothing was stored"
+        )
     if not token or not token.isascii() or not token.isprintable():
         raise ForgeError.invalid("the token is empty or not plain text; nothing was stored")
     desk = _desk(forge)

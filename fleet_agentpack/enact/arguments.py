@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.manifest import PATH_FORMATS, ManifestError
+from fleet_agentpack.enact.manifest import PATH_FORMATS
+from fleet_agentpack.enact.schemas import check
+from fleet_agentpack.enact.template import text_of
 from fleet_agentpack.support.errors import Problem
 
 MOST_PROBLEMS = 10
+_UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")  # no argument of a program can have these
 _KERNEL_PATHS = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
@@ -39,7 +41,7 @@ class Surroundings:
 
     cwd: Path
     home: Path
-    store: Path
+    kept: tuple[Path, ...]
 
 
 def prepare(
@@ -62,26 +64,6 @@ def prepare(
     return Prepared(values, tuple(mounts))
 
 
-def check(tool: str, schema: Mapping[str, Any], value: Any) -> list[Problem]:
-    """Where a value does not fit a schema. Raises `EnactError` for a schema that is none."""
-    try:
-        errors = sorted(_validator(json.dumps(schema)).iter_errors(value), key=_place)
-    except (ManifestError, RecursionError) as error:
-        raise EnactError.manifest_invalid(tool, f"its schema cannot be used: {error}") from error
-    except Exception as error:
-        if type(error).__module__.startswith(("referencing", "jsonschema")):
-            raise EnactError.manifest_invalid(
-                tool, "its schema refers to something outside itself"
-            ) from error
-        raise
-    return [Problem(_place(each), str(each.validator), _said(each)) for each in errors]
-
-
-def check_schema(schema: Mapping[str, Any]) -> None:
-    """Refuse a schema that is no JSON Schema. Raises `ManifestError`."""
-    _validator(json.dumps(schema))
-
-
 def expand(text: str, home: Path) -> Path:
     """A path in which a leading `~/` stands for the user's home."""
     return home / text[2:] if text.startswith("~/") else Path(text)
@@ -91,36 +73,6 @@ def writes(schema: Mapping[str, Any]) -> bool:
     """Whether a schema asks for a directory that the tool may change."""
     properties = schema.get("properties") or {}
     return any(isinstance(rule, Mapping) and _is_writable(rule) for rule in properties.values())
-
-
-@lru_cache(maxsize=512)
-def _validator(schema_text: str) -> Any:
-    import jsonschema  # type: ignore[import-untyped,unused-ignore]
-    from referencing import Registry
-
-    schema = json.loads(schema_text)
-    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise ManifestError(error.message[:200]) from error
-    # An empty registry: a `$ref` never makes this process fetch anything.
-    return kind(schema, registry=Registry())
-
-
-def _place(error: Any) -> str:
-    return ".".join(str(part) for part in error.absolute_path)
-
-
-def _said(error: Any) -> str:
-    """What is wrong, in few words and without the value itself."""
-    if error.validator == "required":
-        return str(error.message)  # names the property and no value
-    if error.validator == "type":
-        return f"must be of type {error.validator_value}"
-    if error.validator == "enum":
-        return f"must be one of {json.dumps(error.validator_value)[:200]}"
-    return f"breaks the rule {error.validator}: {json.dumps(error.validator_value)[:200]}"
 
 
 def _unknown(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[Problem]:
@@ -133,9 +85,9 @@ def _unknown(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[Proble
 
 def _unusable(values: Mapping[str, Any]) -> list[Problem]:
     return [
-        Problem(name, "value", "must not contain a NUL character")
+        Problem(name, "value", "must not contain a NUL character or half of a character")
         for name, value in values.items()
-        if isinstance(value, str) and "\x00" in value
+        if _UNUSABLE.search(text_of(value))
     ]
 
 
@@ -182,9 +134,11 @@ def _is_writable(rule: Mapping[str, Any]) -> bool:
 
 
 def _holds_more_than_work(path: Path, around: Surroundings) -> bool:
-    """Whether writing here could reach the user's home as a whole, or the installed tools."""
-    store, home = around.store.resolve(), around.home.resolve()
-    return home.is_relative_to(path) or store.is_relative_to(path) or path.is_relative_to(store)
+    """Whether writing here could reach the user's home as a whole, installed tools or settings."""
+    kept = [each.resolve() for each in around.kept]
+    return around.home.resolve().is_relative_to(path) or any(
+        each.is_relative_to(path) or path.is_relative_to(each) for each in kept
+    )
 
 
 def _bad(name: str, message: str) -> EnactError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -12,17 +13,24 @@ from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import is_name, is_reserved
 from fleet_agentpack.enact.registry import (
-    MOST_ATTESTATIONS,
     Hit,
     Release,
     Tick,
     best_version,
     no_tick,
+    refuse_too_many,
     shown,
 )
-from fleet_agentpack.enact.transport import Answer, RegistryHttp, RegistryRefusal, parse_object
+from fleet_agentpack.enact.transport import (
+    ANSWER_DEADLINE_S,
+    Answer,
+    RegistryHttp,
+    RegistryRefusal,
+    parse_object,
+)
 
 DOWNLOAD_DEADLINE_S = 300.0
+ATTESTATIONS_DEADLINE_S = 60.0  # for all of one version together
 LONGEST_AUDITOR = 320
 
 
@@ -89,7 +97,7 @@ class RemoteRegistry:
                 )
         return answer.body
 
-    def attestations(self, release: Release) -> Iterable[bytes]:
+    def attestations(self, release: Release, tick: Tick = no_tick) -> Iterable[bytes]:
         """The bundles behind the listed rows; a row's `auditor` is only the key to fetch it by."""
         version = quote(release.version, safe="")
         try:
@@ -98,13 +106,19 @@ class RemoteRegistry:
             raise _not_found(error, release.name, release.version) from error
         rows = listed.get("attestations")
         keys = [row.get("auditor") for row in rows if isinstance(row, dict)] if rows else []
-        auditors = [key for key in dict.fromkeys(keys) if isinstance(key, str) and key.strip()]
-        for auditor in auditors[:MOST_ATTESTATIONS]:
-            if len(auditor) > LONGEST_AUDITOR:
-                continue
+        texts = dict.fromkeys(key for key in keys if isinstance(key, str) and key.strip())
+        auditors = [key for key in texts if len(key) <= LONGEST_AUDITOR]
+        refuse_too_many(auditors, self.label)
+        ends = time.monotonic() + ATTESTATIONS_DEADLINE_S
+        for auditor in auditors:
             path = f"/versions/{version}/trust/attestations/{quote(auditor, safe='')}"
+            left = min(ends - time.monotonic(), ANSWER_DEADLINE_S)
+            if left <= 0:
+                raise EnactError.registry_unavailable(self.label, "it answers too slowly")
             try:
-                yield self._get(release.name, path, limit=LARGEST_ATTESTATION).body
+                yield self._get(
+                    release.name, path, limit=LARGEST_ATTESTATION, deadline_s=left, tick=tick
+                ).body
             except RegistryRefusal as error:
                 if error.status != 404:
                     raise

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import secrets
 import sys
 from typing import Any
+
+from fleet_agentpack.enact.execute import MARKER
 
 WORKSPACE = "/workspace"
 
@@ -20,6 +23,8 @@ async def run(job: dict[str, Any], dagger: Any) -> tuple[int, str, str]:
             .from_(job["image"])
             .with_mounted_directory(WORKSPACE, dag.host().directory(job["folder"]), read_only=True)
             .with_workdir(WORKSPACE)
+            # Without something new, the engine would answer from its cache and run nothing.
+            .with_env_variable(MARKER, secrets.token_hex(8))
         )
         for path in job["files"]:
             container = container.with_mounted_file(path, dag.host().file(path))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import Variable
+from fleet_agentpack.enact.settings import Keyring
 
 KEYRING_SERVICE = "enact-cli"
 SHORTEST_MASKED = 4
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
-
-Keyring = Callable[[str, str], str | None]
 
 
 @dataclass(frozen=True)

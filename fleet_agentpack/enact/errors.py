@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from fleet_agentpack.support.errors import AppError, Problem
+
+_META_TOOL = re.compile(r"(?:call|use) enact__(\w+)")
 
 
 class EnactError(AppError):
@@ -26,8 +29,9 @@ class EnactError(AppError):
         self.next_actions = list(next_actions)
 
     def advice(self) -> list[str]:
-        """What the person at the command line can do."""
-        return self.next_actions
+        """What the person at the command line can do, in their words instead of an agent's."""
+        mine = [each.removeprefix("ask the user to ") for each in self.next_actions]
+        return [_META_TOOL.sub(r"use `fleet-agentpack tool \1`", each) for each in mine]
 
     def payload(self) -> dict[str, Any]:
         """The error as callers receive it."""
@@ -49,7 +53,10 @@ class EnactError(AppError):
             "INVALID_ARGUMENTS",
             f"{tool}: {'; '.join(map(str, problems))}",
             details={"tool": tool, "problems": listed},
-            next_actions=[f"correct the arguments of {tool} and call it again"],
+            next_actions=[
+                f"correct the arguments of {tool} and call it again",
+                *([f"call enact__learn for {tool} to read what it takes"] if "/" in tool else []),
+            ],
         )
 
     @classmethod
@@ -72,13 +79,16 @@ class EnactError(AppError):
         )
 
     @classmethod
-    def tool_not_found(cls, name: str, *, hint: str | None = None) -> Self:
-        """No registry that is configured has this tool."""
+    def tool_not_found(cls, name: str, *, hint: str | None = None, ask: str | None = None) -> Self:
+        """No registry that is configured has this tool; `ask` is what the user could do."""
         return cls(
             "TOOL_NOT_FOUND",
             f"no tool called {name}" + (f"; {hint}" if hint else ""),
             details={"tool": name},
-            next_actions=["call enact__search to find the tool's name"],
+            next_actions=[
+                "call enact__search to find the tool's name",
+                *([f"ask the user to {ask}"] if ask else []),
+            ],
         )
 
     @classmethod

@@ -24,7 +24,6 @@ _MAIL_DOMAIN = re.compile(r"\*@([^@\s*:/]+)\Z")
 _LOGIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})\Z")
 _PROJECT = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*\Z")
 _NOREPLY = re.compile(r"(?:\d+\+)?([A-Za-z0-9-]+)@users\.noreply\.github\.com\Z")
-_MICROSOFT_TENANT = re.compile(r"https://login\.microsoftonline\.com(?:/[0-9a-f-]{36}/v2\.0)?\Z")
 
 
 class AuditorError(ValueError):
@@ -41,6 +40,19 @@ class Signer:
 
     def __str__(self) -> str:
         return f"{self.identity} (by {self.issuer})"
+
+    @property
+    def party(self) -> str:
+        """Who this is when auditors are counted: one person or project, however it signs.
+
+        A login has several noreply addresses, an address several providers, and a project a
+        workflow for every file and branch; none of them may count twice.
+        """
+        if self.kind == "email":
+            login = _NOREPLY.match(self.identity)
+            return f"github:{login[1]}".lower() if login else self.identity.lower()
+        place = self.identity.partition("://")[2].partition("//")[0]
+        return "/".join(place.split("/")[:3]).lower() if self.issuer == GITHUB_ACTIONS else place
 
 
 @dataclass(frozen=True)
@@ -116,6 +128,4 @@ def _acceptable(provider: str, pattern: str) -> bool:
 
 
 def _mail_provider(issuer: str) -> str | None:
-    if _MICROSOFT_TENANT.match(issuer):
-        return "microsoft"
     return next((name for name, known in _MAIL_ISSUERS.items() if known == issuer), None)

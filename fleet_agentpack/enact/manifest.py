@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from fleet_agentpack.enact import names, template
 from fleet_agentpack.support import frontmatter, yaml12
-from fleet_agentpack.support.semver import Version, VersionError
 
 PACKAGE_FILES = (
     "skill.package.yaml",
@@ -225,13 +224,9 @@ def _flag(data: Mapping[str, Any], key: str) -> bool:
 
 def _version(data: Mapping[str, Any]) -> str | None:
     text = _string(data, "version")
-    if not text:
-        return None
-    try:
-        Version.parse(text)
-    except VersionError as error:
-        raise ManifestError(f"version {text[:40]!r} is not semantic (1.2.3)") from error
-    return text
+    if text and not names.is_version(text):
+        raise ManifestError(f"version {text[:40]!r} is not semantic (1.2.3)")
+    return text or None
 
 
 def _image(data: Mapping[str, Any]) -> str | None:
@@ -288,9 +283,26 @@ def _schema(
         return fallback
     if not isinstance(value, dict):
         raise ManifestError(f"{key} must be a JSON Schema")
-    if key == "inputSchema" and value.get("type", "object") != "object":
+    if key != "inputSchema":
+        return value
+    if value.get("type", "object") != "object":
         raise ManifestError("inputSchema must describe an object")
-    return {"type": "object", **value} if key == "inputSchema" else value
+    for name, rule in _properties(value).items():
+        if isinstance(rule, dict) and "default" in rule and _takes_path(rule):
+            raise ManifestError(f"{name}: only the caller says which file, so it has no default")
+    return {"type": "object", **value}
+
+
+def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
+    found = schema.get("properties", {})
+    if not isinstance(found, dict):
+        raise ManifestError("inputSchema: properties must be a mapping")
+    return found
+
+
+def _takes_path(rule: Mapping[str, Any]) -> bool:
+    items = rule.get("items")
+    return rule.get("format") in PATH_FORMATS or (isinstance(items, dict) and _takes_path(items))
 
 
 def _command(
@@ -302,12 +314,13 @@ def _command(
     command = _string(data, "command")
     if not command.strip():
         return None
-    _check_command(command)
+    schema = _schema(data, "inputSchema", None) or _inferred(command)
+    _check_command(command, schema)
     return Script(
         name=None,
         command=command,
         description=description.strip(),
-        input_schema=_schema(data, "inputSchema", None) or _inferred(command),
+        input_schema=schema,
         output_schema=output_schema,
         annotations=annotations,
     )
@@ -342,22 +355,23 @@ def _script(
     command = _string(fields, "command")
     if not command.strip():
         raise ManifestError(f"scripts.{name} has no command")
-    _check_command(command)
+    schema = _schema(fields, "inputSchema", input_schema) or _inferred(command)
+    _check_command(command, schema)
     single = len(tool["scripts"]) == 1
     return Script(
         name=name,
         command=command,
         description=_string(fields, "description")
         or (tool["description"].strip() if single else f"{tool['description'].strip()} ({name})"),
-        input_schema=_schema(fields, "inputSchema", input_schema) or _inferred(command),
+        input_schema=schema,
         output_schema=_schema(fields, "outputSchema", output_schema if single else None),
         annotations={**annotations, **_annotations(fields.get("annotations"))},
     )
 
 
-def _check_command(command: str) -> None:
+def _check_command(command: str, schema: Mapping[str, Any]) -> None:
     try:
-        template.check(command)
+        template.check(command, _properties(schema))
     except template.TemplateError as error:
         raise ManifestError(str(error)) from error
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.support.semver import Version, VersionError
 
 LONGEST_NAME = 200
 LONGEST_MCP_NAME = 64
@@ -45,15 +44,22 @@ def is_reserved(name: str) -> bool:
     return name.split("/", 1)[0] in RESERVED_NAMESPACES
 
 
+def is_version(text: str) -> bool:
+    """Whether a text is a semantic version."""
+    from fleet_agentpack.support.semver import Version, VersionError
+
+    try:
+        Version.parse(text)
+    except VersionError:
+        return False
+    return True
+
+
 def check_version(text: str, field: str = "version") -> str:
     """A version as the store writes it, without a leading `v`. Raises `EnactError`."""
     bare = text.removeprefix("v")
-    try:
-        Version.parse(bare)
-    except VersionError as error:
-        raise EnactError.bad_argument(
-            field, f"{text[:80]!r} is not a version such as 1.2.0"
-        ) from error
+    if not is_version(bare):
+        raise EnactError.bad_argument(field, f"{text[:80]!r} is not a version such as 1.2.0")
     return bare
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.providers import ContainerSettings
-from fleet_agentpack.enact.service import EnactService, EnactSettings
+from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.enact.settings import ContainerSettings, EnactSettings
 
 if TYPE_CHECKING:
     from fleet_agentpack.settings import Settings
@@ -22,6 +22,7 @@ def open_enact(settings: Settings) -> EnactService:
             cache=settings.directories.cache,
             state=settings.directories.state,
             environ=settings.environ,
+            config=settings.directories.config,
             container=_container(settings.table("enact", "container")),
             session_scope=settings.http.install_scope == "session",
         )

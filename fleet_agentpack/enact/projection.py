@@ -6,12 +6,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.manifest import Manifest, Script
-from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Entry, build_table, is_name, is_reserved
-from fleet_agentpack.enact.registry import best_version
-from fleet_agentpack.enact.store import Store
+from fleet_agentpack.enact.names import (
+    BUILTIN_NAMESPACE,
+    Entry,
+    build_table,
+    is_name,
+    is_reserved,
+    is_version,
+)
+
+if TYPE_CHECKING:
+    from fleet_agentpack.enact.manifest import Manifest, Script
+    from fleet_agentpack.enact.store import Store
 
 META_TOOLS = ("search", "learn", "install", "uninstall", "list", "run")
 
@@ -45,6 +54,22 @@ class Projection:
     visible: frozenset[str]
     warnings: tuple[str, ...]
 
+    def listed(self) -> list[object]:
+        """All that a client's list of tools shows of it."""
+        return [
+            (mcp_name, found.installed.manifest.description, found.installed.manifest.network)
+            if found.script is None
+            else (
+                mcp_name,
+                found.script.description,
+                found.script.input_schema,
+                found.script.output_schema,
+                found.script.annotations,
+                found.installed.manifest.network,
+            )
+            for mcp_name, found in self.callables.items()
+        ]
+
 
 class Projector:
     """Reads the stores when they have changed, and only then."""
@@ -52,31 +77,48 @@ class Projector:
     def __init__(self, stores: Sequence[Store]) -> None:
         self._stores = stores
         self._seen: object = None
-        self._folders: list[str] = []
+        self._folders: dict[str, int] = {}  # each with its time when it was read
         self._projection: Projection | None = None
+        self._revision = 0
         self._manifests: dict[tuple[Path, str, str, object], Installed] = {}
 
-    def stamp(self) -> object:
-        """A value that differs when the projection may have changed."""
-        return tuple(store.stamp() for store in self._stores), [_mtime(p) for p in self._folders]
+    def revision(self) -> int:
+        """A number that grows when what clients see has changed.
+
+        Until somebody has asked for the tools, no manifest is read: any change counts.
+        """
+        if self._projection is not None:
+            self.read()
+            return self._revision
+        stamp = self._stamp()
+        if self._seen not in (None, stamp):
+            self._revision += 1
+        self._seen = stamp
+        return self._revision
 
     def read(self) -> Projection:
         """The projection as it is now."""
-        stamp = self.stamp()
+        stamp = self._stamp()
         if self._projection is None or stamp != self._seen:
-            self._projection = self._build()
-            self._seen = self.stamp()
+            before, self._projection = self._projection, self._build()
+            self._seen = stamp[0], list(self._folders.values())
+            if before is not None and before.listed() != self._projection.listed():
+                self._revision += 1
         return self._projection
+
+    def _stamp(self) -> tuple[object, list[int]]:
+        return [store.stamp() for store in self._stores], [_mtime(path) for path in self._folders]
 
     def _build(self) -> Projection:
         warnings: list[str] = []
         installed: dict[str, Installed] = {}
         visible: dict[str, None] = {}
-        folders: list[str] = []
+        folders: dict[str, int] = {}
         for store in self._stores:
             pins, seen = _listed(store, warnings)
             for name, version in pins.items():
-                folders.append(str(store.folder(name, version)))
+                folder = str(store.folder(name, version))
+                folders[folder] = _mtime(folder)
                 found = self._load(store, name, version, warnings)
                 if found:
                     installed[name] = found
@@ -98,7 +140,7 @@ class Projector:
         if not is_name(name) or (is_reserved(name) and not name.startswith(BUILTIN_NAMESPACE)):
             warnings.append(f"{store.tools_path}: {name[:80]!r} is not a tool's name")
             return None
-        if best_version([version]) is None:
+        if not is_version(version):
             warnings.append(f"{name} is left out: {version[:80]!r} is not a version")
             return None
         key = (store.root, name, version, store.folder_stamp(name, version))

@@ -21,15 +21,28 @@ from typing import Protocol
 from fleet_agentpack.enact.arguments import Mount
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.execute import MARKER, Command
+from fleet_agentpack.enact.settings import ContainerSettings
 from fleet_agentpack.support import process
 
 SANDBOX_PATH = "/usr/local/bin:/usr/bin:/bin"
 SCRATCH_BYTES = 256 * 1024 * 1024
 DEFAULT_IMAGE = "alpine:latest"
 CONTAINER_FAILED = 125  # podman and docker: no image, no engine, a bad option
+# Podman alone: no unlimited tmpfs beside ours, no volume on disk because an image declares one.
+_PODMAN_ONLY = ("--read-only-tmpfs=false", "--image-volume=ignore")
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
-_ETC_NETWORK = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl", "/etc/pki")
+# Certificates, but never the private keys beside them.
+_ETC_NETWORK = (
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+)
 _CLIENT_VARIABLES = (
     "PATH",
     "HOME",
@@ -132,19 +145,12 @@ class Bubblewrap:
                 argv += ["--ro-bind", str(path), str(path)]
         for name in (*_ETC, "/nix/store", *(_ETC_NETWORK if network else ())):
             argv += ["--ro-bind-try", name, name]
-        argv += ["--proc", "/proc", "--dev", "/dev", "--size", str(SCRATCH_BYTES)]
+        # Read-only: root without capabilities could still write the kernel's settings there.
+        argv += ["--proc", "/proc", "--remount-ro", "/proc"]
+        argv += ["--dev", "/dev", "--size", str(SCRATCH_BYTES)]
         argv += ["--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
         argv += ["--size", str(SCRATCH_BYTES), "--tmpfs", "/tmp"]  # noqa: S108
         return argv
-
-
-@dataclass(frozen=True)
-class ContainerSettings:
-    """How the container program is called on this machine."""
-
-    program: str | None = None
-    global_args: tuple[str, ...] = ()
-    run_args: tuple[str, ...] = ()
 
 
 class Container:
@@ -178,6 +184,8 @@ class Container:
                 *self._base,
                 *("run", "--rm", "--interactive", "--name", name, "--entrypoint", ""),
                 *("--network", "bridge" if job.network else "none", "--read-only"),
+                *(_PODMAN_ONLY if self.name == "podman" else ()),
+                *("--log-driver", "none"),  # what a tool prints may hold secrets
                 *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
                 *("--pids-limit", "256", "--tmpfs", f"/tmp:size={SCRATCH_BYTES}"),  # noqa: S108
                 *("--env-file", str(variables), "--workdir", "/workspace"),
@@ -259,7 +267,8 @@ class Dagger:
             ],
             "stdin": job.stdin.decode(),
         }
-        argv = [sys.executable, "-m", "fleet_agentpack.enact.dagger_run"]
+        # -P: the directory we stand in may be anybody's, and is no place to import from.
+        argv = [sys.executable, "-P", "-m", "fleet_agentpack.enact.dagger_run"]
         env = {key: self._environ[key] for key in _CLIENT_VARIABLES if key in self._environ}
         yield Start(Command(argv, env, None, json.dumps(request).encode()))
 
@@ -298,7 +307,9 @@ def _env_file(job: Job) -> str:
     for name, value in values.items():
         if "\n" in value or "\r" in value:
             raise EnactError.provider_unavailable(
-                job.tool, f"{name} has several lines, which a container cannot be given"
+                job.tool,
+                f"{name} has several lines, which a container cannot be given",
+                f"ask the user to store {name} as one line",
             )
     return "".join(f"{name}={value}\n" for name, value in values.items())
 

@@ -13,7 +13,7 @@ from fleet_agentpack.enact.attest import LARGEST_ATTESTATION
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.support.semver import Version, VersionError
 
-MOST_ATTESTATIONS = 50
+MOST_ATTESTATIONS = 200
 LONGEST_SHOWN = 300
 _DEEPEST = 8
 _WORD = re.compile(r"\w+", re.UNICODE)
@@ -47,6 +47,16 @@ def no_tick() -> None:
     """Nobody wants to know."""
 
 
+def refuse_too_many(attestations: Sequence[object], label: str) -> None:
+    """Refuse a list too long to read: the part left out could hold a veto. Raises `EnactError`."""
+    if len(attestations) > MOST_ATTESTATIONS:
+        raise EnactError.registry_error(
+            "REGISTRY_ERROR",
+            f"the registry lists more than {MOST_ATTESTATIONS} attestations for one version",
+            registry=label,
+        )
+
+
 class Registry(Protocol):
     """Where tools come from."""
 
@@ -60,8 +70,8 @@ class Registry(Protocol):
     def download(self, release: Release, tick: Tick) -> bytes:
         """The bundle, whose bytes match every claim made about them. Raises `EnactError`."""
 
-    def attestations(self, release: Release) -> Iterable[bytes]:
-        """The Sigstore bundles about a release. Raises `EnactError`."""
+    def attestations(self, release: Release, tick: Tick) -> Iterable[bytes]:
+        """Every Sigstore bundle about a release. Raises `EnactError`, also for too many."""
 
 
 def shown(text: object) -> str:
@@ -152,10 +162,12 @@ class DirectoryRegistry:
         except (bundle.BundleError, OSError) as error:
             raise EnactError.bundle_invalid(str(release.name), str(error)) from error
 
-    def attestations(self, release: Release) -> Iterable[bytes]:
+    def attestations(self, release: Release, tick: Tick = no_tick) -> Iterable[bytes]:
         """The attestation files beside the tools."""
+        tick()
         folder = self.root / ".attestations" / release.name / release.version
-        files = sorted(folder.glob("*.json"))[:MOST_ATTESTATIONS]
+        files = sorted(folder.glob("*.json"))
+        refuse_too_many(files, self.label)
         try:
             return [f.read_bytes() for f in files if f.stat().st_size <= LARGEST_ATTESTATION]
         except OSError as error:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact import arguments, environment, template
+from fleet_agentpack.enact import arguments, environment, schemas, template
 from fleet_agentpack.enact.config import ExecutionConfig
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.execute import LARGEST_OUTPUT, Ended, execute
@@ -18,13 +18,13 @@ from fleet_agentpack.enact.manifest import Manifest, Script
 from fleet_agentpack.enact.providers import (
     Bubblewrap,
     Container,
-    ContainerSettings,
     Dagger,
     Host,
     Job,
     Provider,
     with_our_python,
 )
+from fleet_agentpack.enact.settings import EnactSettings
 
 LONGEST_TIMEOUT_S = 3600.0
 LONGEST_EXCERPT = 4000
@@ -52,21 +52,21 @@ class RunResult:
     warnings: tuple[str, ...] = field(default=())
 
 
-@dataclass(frozen=True)
-class RunnerSettings:
-    """What the runner takes from outside."""
-
-    environ: Mapping[str, str]
-    around: arguments.Surroundings
-    sources: environment.Sources
-    container: ContainerSettings = field(default_factory=ContainerSettings)
-
-
 class Runner:
     """Runs scripts of tools."""
 
-    def __init__(self, settings: RunnerSettings) -> None:
+    def __init__(self, settings: EnactSettings) -> None:
         self._settings = settings
+        self._around = arguments.Surroundings(
+            settings.cwd, settings.home, (settings.root, *settings.own)
+        )
+        # A project's own `.enact/.env` is not read: a repository that somebody merely opened must
+        # not choose where a tool that holds the user's secrets sends them.
+        self._variables = environment.Sources(
+            settings.environ,
+            (settings.root / ".env",),
+            settings.keyring or environment.system_keyring,
+        )
 
     def run(
         self,
@@ -80,8 +80,8 @@ class Runner:
         if script is None:
             return _instructions(subject.manifest, given)
         tool = subject.manifest.name
-        prepared = arguments.prepare(tool, script.input_schema, given, self._settings.around)
-        resolved = environment.resolve(tool, subject.manifest.variables, self._settings.sources)
+        prepared = arguments.prepare(tool, script.input_schema, given, self._around)
+        resolved = environment.resolve(tool, subject.manifest.variables, self._variables)
         job = self._job(subject, script, prepared, resolved)
         provider = self._provider(subject, execution)
         timeout_s = min(subject.manifest.timeout_s or execution.timeout_s, LONGEST_TIMEOUT_S)
@@ -123,11 +123,17 @@ class Runner:
                 )
             except OSError as error:
                 raise EnactError.provider_unavailable(
-                    job.tool, f"{start.command.argv[0]}: {error.strerror or error}"
+                    job.tool,
+                    f"{start.command.argv[0]}: {error.strerror or error}",
+                    f"ask the user to install what {job.tool} needs, or call another tool",
                 ) from error
         if ended.reason == "exit" and ended.exit_code == start.failed_status:
             said = ended.stderr.decode("utf-8", "replace").strip()[-LONGEST_EXCERPT:]
-            raise EnactError.provider_unavailable(job.tool, f"{provider.name} failed: {said}")
+            raise EnactError.provider_unavailable(
+                job.tool,
+                f"{provider.name} failed: {said}",
+                f"ask the user to see that {provider.name} works and can get {job.image}",
+            )
         return ended
 
     def _provider(self, subject: Subject, execution: ExecutionConfig) -> Provider:
@@ -166,7 +172,7 @@ class Runner:
 
     @cached_property
     def _bubblewrap(self) -> Bubblewrap:
-        return Bubblewrap(self._path, self._settings.around.home)
+        return Bubblewrap(self._path, self._settings.home)
 
     @property
     def _direct(self) -> Host:
@@ -239,7 +245,7 @@ def _parsed(tool: str, script: Script, stdout: str, facts: Mapping[str, Any]) ->
             return stdout
         raise _invalid_output(tool, "it is not JSON", facts) from error
     if script.output_schema is not None:
-        problems = arguments.check(tool, script.output_schema, output)
+        problems = schemas.check(tool, script.output_schema, output)
         if problems:
             raise _invalid_output(tool, "; ".join(map(str, problems[:3])), facts)
     return output

@@ -1,59 +1,37 @@
-"""The tool registry's use cases: search, learn, install, uninstall, list, run, and toolsets."""
+"""The tool registry's use cases: search, learn, install, uninstall, list, run, and toolsets.
+
+Every server opens this service to list what is installed, so what only a call needs (the registry
+client, trust, running tools) is imported by the first call that needs it.
+"""
 
 from __future__ import annotations
 
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fleet_agentpack.enact import environment, toolsets
-from fleet_agentpack.enact.arguments import Surroundings
-from fleet_agentpack.enact.config import ConfigFile
-from fleet_agentpack.enact.documentation import describe
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.manifest import Manifest, Script
 from fleet_agentpack.enact.names import Reference, parse
-from fleet_agentpack.enact.projection import Installed, Projected, Projection
-from fleet_agentpack.enact.providers import ContainerSettings
-from fleet_agentpack.enact.runner import Report, Runner, RunnerSettings, RunResult, Subject
-from fleet_agentpack.enact.searching import SearchCache
 from fleet_agentpack.enact.sessions import Sessions
-from fleet_agentpack.enact.sources import Acquired, Sources
 from fleet_agentpack.enact.statefiles import McpFile, ToolsFile
 from fleet_agentpack.enact.store import Store, write_tree
-from fleet_agentpack.enact.trust import Gate
 from fleet_agentpack.support.results import UNKNOWN, Maybe
+
+if TYPE_CHECKING:
+    from fleet_agentpack.enact.config import ConfigFile
+    from fleet_agentpack.enact.manifest import Manifest, Script
+    from fleet_agentpack.enact.projection import Installed, Projected, Projection
+    from fleet_agentpack.enact.runner import Report, Runner, RunResult
+    from fleet_agentpack.enact.settings import EnactSettings
+    from fleet_agentpack.enact.sources import Acquired, Sources
 
 DEFAULT_LIMIT = 10
 LARGEST_LIMIT = 100
 MOST_ASKED_FOR = 1_000_000
-
-
-@dataclass(frozen=True)
-class EnactSettings:
-    """What the service takes from outside."""
-
-    home: Path
-    cwd: Path
-    cache: Path
-    state: Path
-    environ: Mapping[str, str]
-    container: ContainerSettings = field(default_factory=ContainerSettings)
-    session_scope: bool = False
-    keyring: environment.Keyring = environment.system_keyring
-
-    @property
-    def root(self) -> Path:
-        """The store of the user."""
-        return self.home / ".enact"
-
-    @property
-    def project_file(self) -> Path:
-        """The project's own list of tools."""
-        return self.cwd / ".enact" / "tools.json"
 
 
 def _quiet(_done: float, _total: float | None, _text: str) -> None:
@@ -66,13 +44,30 @@ class EnactService:
     def __init__(self, settings: EnactSettings) -> None:
         self._settings = settings
         self.store = Store(settings.root)
-        self._config = ConfigFile(settings.root / "config.yaml", settings.environ, settings.home)
-        self._sources = Sources(
-            Gate(self._config.path), SearchCache(settings.cache / "enact-search"), settings.home
-        )
         self._sessions = Sessions(self.store, settings.state / "enact-sessions")
-        self._runner = Runner(_runner_settings(settings))
         self._reading = threading.Lock()
+
+    @cached_property
+    def _config(self) -> ConfigFile:
+        from fleet_agentpack.enact.config import ConfigFile
+
+        settings = self._settings
+        return ConfigFile(settings.root / "config.yaml", settings.environ, settings.home)
+
+    @cached_property
+    def _sources(self) -> Sources:
+        from fleet_agentpack.enact.searching import SearchCache
+        from fleet_agentpack.enact.sources import Sources
+        from fleet_agentpack.enact.trust import Gate
+
+        cache = SearchCache(self._settings.cache / "enact-search")
+        return Sources(Gate(self._config.path), cache, self._settings.home)
+
+    @cached_property
+    def _runner(self) -> Runner:
+        from fleet_agentpack.enact.runner import Runner
+
+        return Runner(self._settings)
 
     # The six meta-tools
 
@@ -97,6 +92,8 @@ class EnactService:
         self, tool: str, version: str | None = None, session: str | None = None
     ) -> dict[str, Any]:
         """The documentation of a tool, from bytes that passed the trust policy."""
+        from fleet_agentpack.enact.documentation import describe
+
         wanted = parse(tool, version)
         found = self._installed(wanted, session)
         if found:
@@ -209,9 +206,9 @@ class EnactService:
         return self._run_installed(tool.installed, tool.script, given, report)
 
     def fingerprint(self) -> object:
-        """A value that differs when some session's tools may have changed."""
+        """A value that differs when some session's list of tools has changed."""
         with self._reading:
-            return self._sessions.stamp()
+            return self._sessions.revision()
 
     def end_session(self, session: str) -> None:
         """Forget a session and what was installed for it."""
@@ -219,7 +216,8 @@ class EnactService:
 
     def close(self) -> None:
         """Give connections back and forget every session."""
-        self._sources.close()
+        if "_sources" in self.__dict__:
+            self._sources.close()
         self._sessions.end_all()
 
     # Toolsets
@@ -238,6 +236,8 @@ class EnactService:
 
     def create_toolset(self, name: str) -> McpFile:
         """A new toolset from what is installed."""
+        from fleet_agentpack.enact import toolsets
+
         installed = self.store.mcp().tools
         return self.change_toolsets(lambda state: toolsets.create(state, name, installed))
 
@@ -248,6 +248,8 @@ class EnactService:
     def _run_installed(
         self, found: Installed, script: Script | None, given: Mapping[str, Any], report: Report
     ) -> RunResult:
+        from fleet_agentpack.enact.runner import Subject
+
         builtin = self._check(found)
         folder = found.store.folder(found.name, found.version)
         subject = Subject(found.manifest, folder.resolve(), builtin)
@@ -262,6 +264,8 @@ class EnactService:
         execution: Any,
         report: Report,
     ) -> RunResult:
+        from fleet_agentpack.enact.runner import Subject
+
         if acquired.folder:
             subject = Subject(acquired.manifest, acquired.folder.resolve(), builtin=True)
             return self._runner.run(subject, script, given, execution, report)
@@ -317,6 +321,7 @@ class EnactService:
                 "NOT_ALLOWED",
                 f"{name} was installed for everybody; a session can remove only its own tools",
                 details={"tool": name},
+                next_actions=[f"ask the user to run: fleet-agentpack tool uninstall {name}"],
             )
         return EnactError.not_installed(name)
 
@@ -349,16 +354,6 @@ def _no_such_script(manifest: Manifest, script: str | None) -> EnactError:
         details={"tool": manifest.name, "scripts": known},
         next_actions=[f"run {manifest.name}:{each}" for each in known[:5]]
         or [f"run {manifest.name} without a script"],
-    )
-
-
-def _runner_settings(settings: EnactSettings) -> RunnerSettings:
-    env_files = (settings.cwd / ".enact" / ".env", settings.root / ".env")
-    return RunnerSettings(
-        environ=settings.environ,
-        around=Surroundings(settings.cwd, settings.home, settings.root),
-        sources=environment.Sources(settings.environ, env_files, settings.keyring),
-        container=settings.container,
     )
 
 

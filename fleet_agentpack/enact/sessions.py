@@ -20,6 +20,7 @@ class Sessions:
         self._folder = folder
         self._everybody = Projector([shared])
         self._own: dict[str, tuple[Store, Projector]] = {}
+        self._ended = 0  # the revisions of sessions that are over
         self._lock = threading.Lock()
 
     def projector(self, session: str | None) -> Projector:
@@ -34,17 +35,21 @@ class Sessions:
                 if not self._own:
                     self._sweep()
                 own = Store(self._root() / hashlib.sha256(session.encode()).hexdigest()[:32])
-                self._own[session] = (own, Projector([self._shared, own]))
+                seen = Projector([self._shared, own])
+                seen.read()  # what it saw until now
+                self._own[session] = (own, seen)
             return self._own[session][0]
 
-    def stamp(self) -> object:
-        """A value that differs when any session's tools may have changed."""
-        return self._everybody.stamp(), [own.stamp() for own, _ in list(self._own.values())]
+    def revision(self) -> int:
+        """A number that grows when some session's list of tools has changed."""
+        seen = [projector.revision() for _, projector in list(self._own.values())]
+        return self._everybody.revision() + sum(seen) + self._ended
 
     def end(self, session: str) -> None:
         """Remove what belonged to a session."""
         with self._lock:
             found = self._own.pop(session, None)
+            self._ended += found[1].revision() if found else 0
         if found:
             shutil.rmtree(found[0].root, ignore_errors=True)
 

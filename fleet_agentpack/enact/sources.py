@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fleet_agentpack.enact import bundle, manifest
-from fleet_agentpack.enact.arguments import check_schema, expand
+from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.attest import Subject
 from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.config import Config, RegistryConfig
@@ -25,6 +25,7 @@ from fleet_agentpack.enact.registry import (
     no_tick,
     rank,
 )
+from fleet_agentpack.enact.schemas import check_schema
 from fleet_agentpack.enact.searching import SearchCache, search_remote
 from fleet_agentpack.enact.transport import RegistryHttp
 from fleet_agentpack.enact.trust import BUILTIN, Gate, Trusted
@@ -63,6 +64,8 @@ class Sources:
         remote, warnings = self._search_configured(query, limit, config)
         known = {hit.name for hit in found}
         found += [hit for hit in remote if hit.name not in known and not is_reserved(hit.name)]
+        if not found and not warnings and config.registry.url is None:
+            warnings = [f"only built-in tools were searched: {config.path} sets no registry.url"]
         return found[:limit], warnings
 
     def acquire(self, wanted: Reference, config: Config, tick: Tick = no_tick) -> Acquired:
@@ -76,7 +79,9 @@ class Sources:
         if registry is self.builtin:
             trusted = Trusted(BUILTIN)
         else:
-            trusted = self._gate.decide(subject, trust, lambda: registry.attestations(release))
+            trusted = self._gate.decide(
+                subject, trust, lambda: registry.attestations(release, tick)
+            )
         package, read = _opened(release, data)
         receipt = Receipt(
             name=release.name,
@@ -130,7 +135,9 @@ class Sources:
         registry = self._configured(config.registry, config.path)
         if registry is None:
             raise EnactError.tool_not_found(
-                name, hint=f"no registry is configured (registry.url in {config.path})"
+                name,
+                hint="no registry is configured, only the built-in tools are there",
+                ask=f"set registry.url in {config.path}",
             )
         return registry
 

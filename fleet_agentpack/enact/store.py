@@ -16,16 +16,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fleet_agentpack.enact import toolsets
-from fleet_agentpack.enact.bundle import BundleError, Package, tree_records
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.manifest import Manifest, ManifestError, load
-from fleet_agentpack.enact.receipt import Receipt, VerifiedFolder
 from fleet_agentpack.enact.statefiles import McpFile, ToolsFile, read_object, write_object
 from fleet_agentpack.support.files import sync_directory
 from fleet_agentpack.support.locks import LockTimeoutError, file_lock
+
+if TYPE_CHECKING:
+    from fleet_agentpack.enact.bundle import Package
+    from fleet_agentpack.enact.manifest import Manifest
+    from fleet_agentpack.enact.receipt import Receipt
 
 LOCK_TIMEOUT_S = 10.0
 
@@ -55,6 +56,8 @@ class Store:
 
     def receipt(self, name: str, version: str) -> Receipt | None:
         """The receipt of an installed version. Raises `EnactError` for a corrupt one."""
+        from fleet_agentpack.enact.receipt import Receipt
+
         path = self._receipt_path(name, version)
         data = read_object(path)
         if data is None:
@@ -69,6 +72,9 @@ class Store:
 
     def manifest(self, name: str, version: str) -> Manifest:
         """The manifest of an installed version, as it was verified. Raises `EnactError`."""
+        from fleet_agentpack.enact.manifest import ManifestError, load
+        from fleet_agentpack.enact.receipt import VerifiedFolder
+
         receipt = self._needed_receipt(name, version)
         try:
             found = load(VerifiedFolder(self.folder(name, version), receipt))
@@ -78,6 +84,8 @@ class Store:
 
     def verify(self, name: str, version: str) -> Receipt:
         """Compare the files on disk with the receipt. Raises `EnactError` when they differ."""
+        from fleet_agentpack.enact.bundle import BundleError, tree_records
+
         receipt = self._needed_receipt(name, version)
         try:
             found = tree_records(self.folder(name, version))
@@ -220,6 +228,8 @@ class Store:
         _remove(stage)
 
     def _finish_install(self, stage: Path, journal: dict[str, Any]) -> None:
+        from fleet_agentpack.enact import toolsets
+
         name, version, project = journal["name"], journal["version"], journal["project"]
         staged, target = stage / "files", self.folder(name, version)
         if staged.exists():
@@ -237,6 +247,8 @@ class Store:
             self._drop_files(stage, name, previous)
 
     def _finish_removal(self, stage: Path, journal: dict[str, Any]) -> None:
+        from fleet_agentpack.enact import toolsets
+
         name, version, project = journal["name"], journal["version"], journal["project"]
         if project:
             ToolsFile.read(Path(project)).removing(name).write()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
+
+from fleet_agentpack.enact import codewords
 
 _BRACES = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
 _DOLLAR = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)(:raw)?\}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*\Z")
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]#~\n\\]")
-_INTERPRETER = re.compile(
-    r"(?:.*/)?(?:(?:ba|da|z|k|a)?sh|busybox|env|eval|xargs|python[0-9.]*|node|perl|ruby|php|[gm]?awk)\Z"
-)
-_CODE_FLAG = re.compile(r"-[a-zA-Z]*[ceprE]\Z|--(?:eval|command|print)\Z")
 
 
 class TemplateError(ValueError):
@@ -41,25 +38,21 @@ def parameters(command: str) -> list[str]:
     return list(dict.fromkeys(name for name in found if not _VARIABLE.match(name)))
 
 
-def check(command: str) -> None:
+def check(command: str, known: Collection[str] = ()) -> None:
     """Refuse a command in which a value could become the program or a part of code.
 
-    Raises `TemplateError`.
+    `known` are the parameters of the tool's schema. Raises `TemplateError`.
     """
     if any(match[2] for match in _DOLLAR.finditer(command)):
         raise TemplateError("${…:raw} would let an argument become code")
     words = _words(command)
     if not words:
         raise TemplateError("the command is empty")
-    if _has_placeholder(words[0]):
-        raise TemplateError("a parameter cannot choose the program")
-    interpreted = False
-    for before, word in itertools.pairwise(words):
-        interpreted = interpreted or bool(_INTERPRETER.match(before))
-        code = (interpreted and _CODE_FLAG.match(before)) or before == "eval"
-        if code and _has_placeholder(word):
+    code = [*codewords.in_words(words), *codewords.in_shell(_as_shell_text(command, known))]
+    for text in code:
+        if _has_placeholder(text, known):
             raise TemplateError(
-                f"a parameter inside the code after {before} would be run; "
+                f"the parameter in {text[:80]!r} would be run as a program or as code; "
                 "give it as an argument of its own"
             )
 
@@ -92,9 +85,15 @@ def _pattern(command: str) -> re.Pattern[str]:
     return _BRACES if _BRACES.search(command) else _DOLLAR
 
 
-def _has_placeholder(word: str) -> bool:
-    return bool(_BRACES.search(word)) or any(
-        not _VARIABLE.match(match[1]) for match in _DOLLAR.finditer(word)
+def _as_shell_text(command: str, known: Collection[str]) -> str:
+    """What a shell would read; nothing where no shell is used."""
+    schema = {"properties": dict.fromkeys(known)}
+    return "" if _BRACES.search(command) or not _needs_shell(command, schema) else command
+
+
+def _has_placeholder(text: str, known: Collection[str]) -> bool:
+    return bool(_BRACES.search(text)) or any(
+        match[1] in known or not _VARIABLE.match(match[1]) for match in _DOLLAR.finditer(text)
     )
 
 
@@ -131,15 +130,16 @@ def _render_word(
             if name in schema.get("required", ()):
                 raise ValueRefused(name, "required")
             return None
-        if match.start() == 0 and not options_end:
-            _refuse_option(name, values[name])
         pieces += [word[position : match.start()], text_of(values[name])]
+        if not options_end and not isinstance(values[name], int | float):
+            _refuse_option(name, "".join(pieces), word)
         position = match.end()
     return "".join([*pieces, word[position:]])
 
 
-def _refuse_option(name: str, value: Any) -> None:
-    if isinstance(value, str) and value.startswith("-"):
+def _refuse_option(name: str, value: str, written: str = "") -> None:
+    """Refuse a value that makes an option of what was not written as one."""
+    if value.startswith("-") and not written.startswith("-"):
         raise ValueRefused(name, "may not begin with '-': the tool could take it for an option")
 
 
@@ -162,7 +162,8 @@ def _render_shell(command: str, values: Mapping[str, Any], schema: Mapping[str, 
         match = _DOLLAR.match(command, position)
         if match and _is_parameter(match[1], schema):
             value = values.get(match[1], "")
-            _refuse_option(match[1], value)
+            if isinstance(value, str):
+                _refuse_option(match[1], value)
             arguments.append(text_of(value))
             reference = f"${{{len(arguments)}}}"
             script.append(_QUOTED[quote].format(reference))

@@ -73,6 +73,7 @@ def remove(state: McpFile, name: str, tool: str) -> McpFile:
             "NOT_IN_TOOLSET",
             f"{tool} is not in the toolset {name}",
             details={"toolset": name, "tool": tool, "tools": list(members)},
+            next_actions=[f"choose one of {', '.join(members)}" if members else "it is empty"],
         )
     return replace(state, toolsets=_with(state, name, tuple(e for e in members if e != tool)))
 

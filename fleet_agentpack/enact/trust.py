@@ -67,8 +67,7 @@ class Gate:
         """Hold an installed tool's receipt against today's policy. Raises `EnactError`."""
         if not config.requires_attestations or config.minimum == 0:
             return
-        signers = _signers(record)
-        trusted = {each for each in signers if _trusts(config, each)}
+        trusted = {each.party for each in _signers(record) if _trusts(config, each)}
         if len(trusted) < config.minimum:
             subject = Subject(name, version, "")
             raise self._refused(
@@ -79,7 +78,7 @@ class Gate:
         self, subject: Subject, config: TrustConfig, bundles: list[bytes]
     ) -> tuple[tuple[Signer, ...], list[str]]:
         verifier = self._verifier(config.trusted_root)
-        endorsing: dict[Signer, str] = {}
+        endorsing: dict[str, Signer] = {}
         notes: list[str] = []
         for raw in bundles:
             try:
@@ -93,8 +92,8 @@ class Gate:
                 continue
             if result == "failed":
                 raise EnactError.vetoed(f"{subject.name}@{subject.version}", signed.signer.identity)
-            endorsing.setdefault(signed.signer, result)
-        return tuple(endorsing), notes
+            endorsing.setdefault(signed.signer.party, signed.signer)
+        return tuple(endorsing.values()), notes
 
     def _conclude(
         self, subject: Subject, config: TrustConfig, signers: tuple[Signer, ...], notes: list[str]

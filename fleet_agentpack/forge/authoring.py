@@ -11,7 +11,7 @@ from typing import Any, Literal
 from fleet_agentpack.forge.definitions import BODY_FIELD, Kind
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.inheritance import flattened
-from fleet_agentpack.forge.names import is_kebab, parse_reference
+from fleet_agentpack.forge.names import Reference, is_kebab, parse_reference
 from fleet_agentpack.forge.service import Desk
 from fleet_agentpack.forge.validation import validate
 from fleet_agentpack.forge.writing import stamp, write_json, writing_below
@@ -80,7 +80,9 @@ def create_fork(desk: Desk, kind: Kind | None, source: str, name: str, now: date
         (each for k in kinds if (each := desk.resolver.exists(k, reference, desk.warnings))), None
     )
     if found is None:
-        desk.resolver.resolve(kinds[0], reference, desk.warnings)
+        named = Reference(reference.name)
+        there = [k for k in kinds if desk.resolver.nearest_file(k, named)]
+        desk.resolver.resolve((*there, *kinds)[0], reference, desk.warnings)
         raise AssertionError("resolve raises for what does not exist")
     fields = flattened(found, desk.resolver, desk.warnings)
     for old in ("fork_of", "fork"):

@@ -16,9 +16,11 @@ from typing import Any
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places
+from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.support.files import write_atomic
 
 SECONDS_PER_DAY = 86_400
+LATEST_MS = 1e14
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -58,10 +60,10 @@ class Cache:
         """What is kept for a registry, fresh or not; None for another URL or a broken file."""
         try:
             entry = read_mapping(self._manifest_path(name), MAX_MANIFEST_BYTES)
-            fetched_at, ttl = float(entry["fetched_at"]) / 1000, float(entry["ttl"])
-        except (FileNotFoundError, UnparsableError, KeyError, TypeError, ValueError):
+            fetched_at, ttl = _seconds(entry["fetched_at"]), float(entry["ttl"])
+        except (FileNotFoundError, UnparsableError, KeyError, TypeError, ValueError, OverflowError):
             return None
-        if entry.get("url") != url or "manifest" not in entry:
+        if fetched_at is None or entry.get("url") != url or "manifest" not in entry:
             return None
         return CachedManifest(url, entry["manifest"], fetched_at, ttl)
 
@@ -197,17 +199,21 @@ def _readable(entries: list[_Entry]) -> str:
 
 
 def _iso(timestamp: float) -> str:
-    moment = datetime.fromtimestamp(timestamp, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return stamp(datetime.fromtimestamp(timestamp, UTC))
 
 
 def _fetched_at(path: Path) -> float | None:
     try:
-        value = read_mapping(path, MAX_MANIFEST_BYTES).get("fetched_at")
-        seconds = float(value) / 1000 if isinstance(value, int | float) else None
-        return seconds if seconds and 0 < seconds < 1e11 else None
+        return _seconds(read_mapping(path, MAX_MANIFEST_BYTES).get("fetched_at"))
     except (FileNotFoundError, UnparsableError):
         return None
+
+
+def _seconds(milliseconds: Any) -> float | None:
+    """A time that a clock can show, None for anything else."""
+    if not isinstance(milliseconds, int | float) or not 0 < milliseconds < LATEST_MS:
+        return None
+    return milliseconds / 1000
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fleet_agentpack.forge.line_merge import merged_text
 from fleet_agentpack.support import yaml12
 
 Path = tuple[str | int, ...]
@@ -81,7 +82,8 @@ def unified(upstream: Mapping[str, Any], local: Mapping[str, Any], labels: tuple
 def three_way(base: Any, local: Any, upstream: Any, path: Path = ()) -> list[Edit | Conflict]:
     """What has to happen to `local` so that it also has upstream's changes since `base`.
 
-    Lists count as one value: half of each would be neither.
+    Texts of several lines are merged by line. Lists count as one value: half of each would be
+    neither.
     """
     if same(local, upstream) or same(upstream, base):
         return []
@@ -94,6 +96,10 @@ def three_way(base: Any, local: Any, upstream: Any, path: Path = ()) -> list[Edi
         return results
     if same(local, base):
         return [Edit(path, upstream)]
+    if isinstance(base, str) and isinstance(local, str) and isinstance(upstream, str):
+        text = merged_text(base, local, upstream) if "\n" in base else None
+        if text is not None:
+            return [Edit(path, text)]
     return [Conflict(path, base, local, upstream)]
 
 

@@ -13,6 +13,7 @@ from fleet_agentpack.forge.masking import is_secret_name, masked
 from fleet_agentpack.forge.places import Places
 
 DEFAULT_TTL_S = 3600
+LONGEST_KEY = 1000
 STOCKYARD_URL = "https://stockyard.fractary.dev"
 
 
@@ -148,16 +149,27 @@ class ConfigReader:
 
 def look_up(values: Any, key: str) -> tuple[Any, bool]:
     """The value at a dotted path and whether it is there; a number is an index into a list."""
-    for part in key.replace("[", ".").replace("]", "").split("."):
-        if isinstance(values, dict) and part in values:
-            values = values[part]
-        elif isinstance(values, list) and part.isascii() and part.isdigit():
-            if len(part) > 9 or int(part) >= len(values):
-                return None, False
-            values = values[int(part)]
-        else:
+    if len(key) > LONGEST_KEY:
+        return None, False
+    return _at(values, key.replace("[", ".").replace("]", "").split("."))
+
+
+def _at(values: Any, parts: list[str]) -> tuple[Any, bool]:
+    if not parts:
+        return values, True
+    if isinstance(values, list):
+        index = parts[0]
+        if not (index.isascii() and index.isdigit()) or len(index) > 9 or int(index) >= len(values):
             return None, False
-    return values, True
+        return _at(values[int(index)], parts[1:])
+    if isinstance(values, dict):
+        for length in range(1, len(parts) + 1):  # a name may itself hold dots
+            name = ".".join(parts[:length])
+            if name in values:
+                value, exists = _at(values[name], parts[length:])
+                if exists:
+                    return value, True
+    return None, False
 
 
 def _signature(path: Path) -> object:

@@ -46,7 +46,7 @@ _SETTINGS: dict[str, tuple[Check, str]] = {
     "registry.global.enabled": (_is_bool, "true or false"),
     "registry.global.path": (_is_text, "a path"),
     "registry.stockyard.enabled": (_is_bool, "true or false"),
-    "registry.stockyard.url": (_is_text, "a URL"),
+    "registry.stockyard.url": (lambda value: _is_text(value) and is_registry_url(value), "a URL"),
     "registry.stockyard.token_env": (_is_text, "the name of a variable"),
     "install.default_scope": (lambda value: value in ("global", "local"), "global or local"),
     "install.verify_checksums": (_is_bool, "true or false"),
@@ -190,7 +190,7 @@ def _registry_problem(entry: Any) -> str:
     if not _is_text(entry.get("name")):
         return "needs a name"
     if not _is_text(entry.get("url")) or not is_registry_url(entry["url"]):
-        return f"({entry['name']}) needs a url that starts with https://, http:// or file://"
+        return f"({entry['name']}) needs a usable url that starts with https://, http:// or file://"
     for key, (check, wanted) in _REGISTRY.items():
         if key in entry and not check(entry[key]):
             return f"({entry['name']}): {key} must be {wanted}"
@@ -201,7 +201,10 @@ def is_registry_url(url: str) -> bool:
     """Whether a registry can be read from this URL."""
     try:
         parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises for what is no port
     except ValueError:
+        return False
+    if not url.isprintable():
         return False
     if parts.scheme == "file":
         return parts.netloc in ("", "localhost") and parts.path.startswith("/")

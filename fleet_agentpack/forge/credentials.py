@@ -16,6 +16,7 @@ from fleet_agentpack.forge.config import Registry
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places, refuse_unwritable
+from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.support.files import write_atomic
 from fleet_agentpack.support.locks import file_lock
 from fleet_agentpack.support.secret import Secret
@@ -118,19 +119,21 @@ class Credentials:
 
     def store(self, name: str, token: Secret, now: datetime) -> str:
         """Log in to a registry; says where the token is kept: `keyring` or the file's path."""
-        stamp = now.isoformat().replace("+00:00", "Z")
-        login: dict[str, Any] = {"type": "token", "authenticated_at": stamp}
+        moment = stamp(now)
+        self._file(moment)  # refuses a broken one before anything is kept anywhere
+        login: dict[str, Any] = {"type": "token", "authenticated_at": moment}
         in_keyring = self.vault.put(name, token.reveal())
         login |= {"keyring": True} if in_keyring else {"token": token.reveal()}
-        self._edit(name, login, stamp)
+        self._edit(name, login, moment)
         return "keyring" if in_keyring else str(self.path)
 
     def forget(self, name: str, now: datetime) -> bool:
-        """Log out; false when there was no login."""
-        known = bool(self._login(name))
+        """Log out; false when there was no login. Raises `ForgeError` for an unusable file."""
+        moment = stamp(now)
+        known = name in self._file(moment).get("registries", {})
         if known:
             self.vault.remove(name)
-            self._edit(name, None, now.isoformat().replace("+00:00", "Z"))
+            self._edit(name, None, moment)
         return known
 
     def _from_environment(self, registry: Registry) -> Secret | None:
@@ -168,25 +171,25 @@ class Credentials:
             return bool(login.get("username") and login.get("password"))
         return bool(login.get("token") or login.get("keyring"))
 
-    def _edit(self, name: str, login: Mapping[str, Any] | None, stamp: str) -> None:
+    def _edit(self, name: str, login: Mapping[str, Any] | None, moment: str) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with file_lock(self.path.with_name(".credentials.lock")):
-                data = self._file(stamp)
+                data = self._file(moment)
                 logins = data.setdefault("registries", {})
                 logins.pop(name, None)
                 if login is not None:
                     logins[name] = dict(login)
-                data["updated_at"] = stamp
+                data["updated_at"] = moment
                 write_atomic(self.path, json.dumps(data, indent=2) + "\n", mode=0o600, durable=True)
         except OSError as error:
             raise refuse_unwritable(self.path, error) from error
 
-    def _file(self, stamp: str) -> dict[str, Any]:
+    def _file(self, moment: str) -> dict[str, Any]:
         try:
             data = read_mapping(self.path)
         except FileNotFoundError:
-            return {"version": "1.0.0", "created_at": stamp, "registries": {}}
+            return {"version": "1.0.0", "created_at": moment, "registries": {}}
         except UnparsableError as error:
             raise ForgeError.config(self.path, str(error)) from error
         if not isinstance(data.get("registries", {}), dict):
@@ -210,11 +213,11 @@ def _is_protected(url: str) -> bool:
     return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
 
 
-def _is_past(stamp: Any) -> bool:
-    if not isinstance(stamp, str) or not stamp:
+def _is_past(text: Any) -> bool:
+    if not isinstance(text, str) or not text:
         return False
     try:
-        moment = datetime.fromisoformat(stamp)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return True
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) <= datetime.now(UTC)

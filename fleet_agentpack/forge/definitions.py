@@ -200,7 +200,7 @@ def _mapping(data: Any) -> dict[str, Any]:
 
 
 def _with_body(data: dict[str, Any], body: str | None, kind: Kind) -> dict[str, Any]:
-    text = (body or "").strip()
+    text = (body or "").replace("\r\n", "\n").strip()
     if text:
         data[BODY_FIELD[kind]] = text
     elif body is not None:

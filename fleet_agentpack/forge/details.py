@@ -7,7 +7,12 @@ from typing import Any
 
 from fleet_agentpack.forge.definitions import Definition, person_of, strings_of, tags_of, text_of
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.inheritance import dependency_cycle, flattened, requirements
+from fleet_agentpack.forge.inheritance import (
+    MOST_LOOKED_UP,
+    dependency_cycle,
+    flattened,
+    requirements,
+)
 from fleet_agentpack.forge.names import Reference, parse_reference
 from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.support.results import UNKNOWN, Maybe
@@ -124,12 +129,17 @@ def _dependencies(
         reference = parse_reference(base)
         found = resolver.exists("agent", reference, [])
         rows.append(_dependency(reference, found, "agent"))
-    for text in requirements(whole):
+    needed = requirements(whole)
+    rest = needed[MOST_LOOKED_UP:]
+    if rest:
+        warnings.append(f"The last {len(rest)} tools were not looked up: there are too many")
+    for text in needed[:MOST_LOOKED_UP]:
         reference = parse_reference(text)
         found = resolver.exists("tool", reference, [])
         if found is None:
             warnings.append(f"Tool {text} is not found in any source")
         rows.append(_dependency(reference, found, "tool"))
+    rows += [_dependency(parse_reference(text), None, "tool") for text in rest]
     _warn_of_cycle(whole, resolver, warnings)
     return rows or UNKNOWN
 

@@ -22,7 +22,9 @@ def edited(path: Path, kind: Kind, edits: Sequence[Edit]) -> str:
     Raises `ForgeError` when the text would not read back as exactly that.
     """
     before = read_text(path, MAX_DEFINITION_BYTES)
-    after = _edited(before, path, kind, edits)
+    after = _edited(before.replace("\r\n", "\n"), path, kind, edits)
+    if "\r\n" in before:
+        after = after.replace("\n", "\r\n")
     expected = copy.deepcopy(parse_text(before, path.suffix, kind))
     for edit in edits:
         _apply(expected, edit)

@@ -10,6 +10,7 @@ from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.names import Reference, parse_reference
 
 MAX_DEPTH = 50
+MOST_LOOKED_UP = 200  # references of one definition; nobody writes that many by hand
 
 
 class Lookup(Protocol):
@@ -35,7 +36,10 @@ def flattened(definition: Definition, lookup: Lookup, warnings: list[str]) -> di
 
 
 def dependency_cycle(definition: Definition, lookup: Lookup) -> list[str] | None:
-    """The names along the first circle among a definition's dependencies, None without one."""
+    """The names along the first circle among a definition's dependencies, None without one.
+
+    So many definitions are followed and no more: files from outside must not cost minutes.
+    """
     finished: set[tuple[Kind, str, str]] = set()
 
     def visit(current: Definition, trail: list[Definition]) -> list[str] | None:
@@ -45,7 +49,9 @@ def dependency_cycle(definition: Definition, lookup: Lookup) -> list[str] | None
             if _key(before) == _key(current):
                 return [each.name for each in (*trail[at:], current)]
         if len(trail) < MAX_DEPTH:
-            for text in requirements(current):
+            for text in requirements(current)[:MOST_LOOKED_UP]:
+                if len(finished) + len(trail) > MOST_LOOKED_UP:
+                    break
                 found = lookup.exists("tool", parse_reference(text), [])
                 cycle = visit(found, [*trail, current]) if found else None
                 if cycle:
@@ -57,17 +63,17 @@ def dependency_cycle(definition: Definition, lookup: Lookup) -> list[str] | None
 
 
 def requirements(definition: Definition) -> list[str]:
-    """The references to tools that a definition needs and does not bring with it."""
+    """The references to tools that a definition needs and does not bring with it, each once."""
     references = strings_of(
         definition.data.get("tools" if definition.kind == "agent" else "depends_on")
     )
     custom = definition.data.get("custom_tools")
-    own = [
-        each.get("name")
+    own = {
+        each["name"]
         for each in (custom if isinstance(custom, list) else [])
-        if isinstance(each, Mapping)
-    ]
-    return [text for text in references if parse_reference(text).name not in own]
+        if isinstance(each, Mapping) and isinstance(each.get("name"), str)
+    }
+    return [text for text in dict.fromkeys(references) if parse_reference(text).name not in own]
 
 
 def _base(chain: list[Definition], lookup: Lookup, warnings: list[str]) -> Definition | None:

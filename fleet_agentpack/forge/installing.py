@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError
 from fleet_agentpack.forge.forks import is_breaking
 from fleet_agentpack.forge.names import Reference, checked_reference, is_usable_name
+from fleet_agentpack.forge.plugin_folders import MANIFESTS, manifest_of
 from fleet_agentpack.forge.plugin_manifest import dependencies_of
 from fleet_agentpack.forge.plugins import Installed, Scope, choose
 from fleet_agentpack.forge.registries import Offer, checksum_of, safe_url
@@ -199,7 +201,9 @@ class Installer:
         stage = new_stage(base)
         for offer, manifest in order:
             own = self._installed(offer.name, scope)
-            if own and not force:
+            if own is None:
+                _refuse_occupied(base / offer.name, force=force)
+            elif not force:
                 _refuse_edited(own)
             place = own.folder.relative_to(base) if own else offer.name
             self._stage(offer, manifest, stage / place)
@@ -282,29 +286,45 @@ def _needs(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {} if found is UNKNOWN else {k: v for k, v in found.items() if is_usable_name(k)}
 
 
-def _refuse_edited(plugin: Installed) -> None:
-    """A file that is not what was installed was edited by somebody, who wants to keep it."""
-    edited = [path for path, digest in _recorded(plugin) if _differs(plugin.folder / path, digest)]
-    if edited:
+def _refuse_occupied(folder: Path, *, force: bool) -> None:
+    """What is in a plugin's place and is no plugin belongs to somebody; forge keeps files there."""
+    is_broken_plugin = folder.is_dir() and manifest_of(folder) is not None
+    if os.path.lexists(folder) and not (is_broken_plugin and force):
         raise ForgeError.conflict(
-            f"{plugin.name} was edited after it was installed: {', '.join(edited)}; "
-            "nothing was changed",
-            "Copy your changes into an agent or tool of your own, then use --force",
-            plugin=plugin.name,
-            edited=edited,
+            f"{folder} is there and cannot be read as a plugin; nothing was installed",
+            "Install over it with --force" if is_broken_plugin else "Move it away first",
+            path=str(folder),
         )
 
 
-def _recorded(plugin: Installed) -> Iterator[tuple[str, str]]:
+def _refuse_edited(plugin: Installed) -> None:
+    """A file that is not what was installed is somebody's, who wants to keep it."""
+    recorded = dict(_recorded(plugin))
+    files = [path for path in sorted(plugin.folder.rglob("*")) if not path.is_dir()]
+    edited = [
+        name
+        for path in files
+        if (name := path.relative_to(plugin.folder).as_posix()) not in MANIFESTS
+        and (name not in recorded or _differs(path, recorded[name]))
+    ]
+    if edited:
+        more = f" and {len(edited) - MOST_SHOWN} more" if len(edited) > MOST_SHOWN else ""
+        raise ForgeError.conflict(
+            f"{plugin.name} holds files that were edited or added after it was installed: "
+            f"{', '.join(edited[:MOST_SHOWN])}{more}; nothing was changed",
+            "Copy them into an agent or tool of your own, then use --force",
+            plugin=plugin.name,
+            edited=edited[:MOST_SHOWN],
+        )
+
+
+def _recorded(plugin: Installed) -> Iterator[tuple[str, str | None]]:
+    """The files that the manifest accounts for, each with its checksum if there is one."""
     for kind, item in _items(plugin.manifest):
-        fields = item if isinstance(item, Mapping) else {}
-        digest, name = checksum_of(fields.get("checksum")), fields.get("name")
-        if digest and is_usable_name(name):
-            for ending in ENDINGS[kind]:
-                path = f"{kind}/{name}{ending}"
-                if (plugin.folder / path).is_file():
-                    yield path, digest
+        fields = item if isinstance(item, Mapping) else {"name": item}
+        for ending in ENDINGS[kind]:
+            yield f"{kind}/{fields.get('name')}{ending}", checksum_of(fields.get("checksum"))
 
 
-def _differs(path: Path, digest: str) -> bool:
-    return hashlib.sha256(path.read_bytes()).hexdigest() != digest
+def _differs(path: Path, digest: str | None) -> bool:
+    return digest is not None and hashlib.sha256(path.read_bytes()).hexdigest() != digest

@@ -11,10 +11,13 @@ MASK = "***"
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SECRET_KEY = re.compile(
-    r"(?:.*_)?(?:token|secret|password|passwd|passphrase|api_?key|private_?key|authorization"
-    r"|credentials?|cookie)\Z"
+    r"(?:.*_)?(?:token|secret|password|passwd|passphrase|pwd|(?:api|access|private|signing)_?key"
+    r"|authorization|credentials?|cookie)\Z"
 )
 _SHORTEST_SECRET = 4  # shorter values would blank out ordinary words
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
+_SCHEME = re.compile(r"(\bBearer|^\s*(?:bearer|Basic|basic))\s+\S+")
+_HEADER = re.compile(r"\s*-{0,2}([A-Za-z][\w-]*)\s*[:=]\s*(?=\S)")  # also `--token=…`
 
 
 def is_secret_name(name: str) -> bool:
@@ -24,32 +27,56 @@ def is_secret_name(name: str) -> bool:
 
 
 def masked(value: Any, secrets: Collection[str] = (), key: str = "") -> Any:
-    """A copy without secrets: by the key's name, by known value, and inside URLs."""
+    """A copy without secrets: by the key's name, by known value, and inside URLs and headers."""
     if isinstance(value, Mapping):
-        return {name: masked(item, secrets, str(name)) for name, item in value.items()}
+        pair = _named_by(value)
+        return {
+            name: masked(item, secrets, _closest(key, pair if name == "value" else str(name)))
+            for name, item in value.items()
+        }
     if isinstance(value, list):
         return [masked(item, secrets, key) for item in value]
-    if value is not None and value != "" and is_secret_name(key):
+    if value is None or value == "":
+        return value
+    is_text = isinstance(value, str)
+    # `max_tokens` is a number; `tokens` of text are what they are called
+    if is_secret_name(key) or (is_text and is_secret_name(key.removesuffix("s"))):
         return MASK
-    return _masked_text(value, secrets) if isinstance(value, str) else value
+    return _masked_text(value, secrets) if is_text else value
 
 
 def masked_url(url: str) -> str:
-    """A URL without its user, password, query and fragment values."""
+    """A URL without its user and password and without the values in its query and fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:
         return MASK
-    if not parts.scheme or ("@" not in parts.netloc and not parts.query):
+    if not parts.scheme or not ("@" in parts.netloc or parts.query or parts.fragment):
         return url
     host = parts.netloc.rpartition("@")[2]
     netloc = f"{MASK}@{host}" if "@" in parts.netloc else host
-    query = re.sub(r"=[^&]*", f"={MASK}", parts.query)
-    return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
+    query, fragment = (re.sub(r"=[^&]*", f"={MASK}", each) for each in parts[3:])
+    return urlunsplit((parts.scheme, netloc, parts.path, query, fragment))
+
+
+def _named_by(pair: Mapping[Any, Any]) -> str:
+    """What `value` is the value of, in `{"name": "Authorization", "value": …}`."""
+    return next((pair[each] for each in ("name", "key") if isinstance(pair.get(each), str)), "")
+
+
+def _closest(outer: str, inner: str) -> str:
+    """The name to judge a value by; all that is inside a secret is secret."""
+    return outer if is_secret_name(outer) or is_secret_name(outer.removesuffix("s")) else inner
 
 
 def _masked_text(text: str, secrets: Collection[str]) -> str:
+    header = _HEADER.match(text)
+    if "PRIVATE KEY-----" in text:
+        return MASK
+    if header and is_secret_name(header[1]):
+        return f"{header[0]}{MASK}"
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, MASK)
-    return masked_url(text) if "://" in text else text
+    text = _SCHEME.sub(rf"\1 {MASK}", text)
+    return _URL.sub(lambda match: masked_url(match[0]), text)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from fleet_agentpack.forge.changes import Conflict, Edit, compared, dotted, three_way
+from fleet_agentpack.forge.changes import (
+    MISSING,
+    Conflict,
+    Edit,
+    compared,
+    dotted,
+    three_way,
+)
 from fleet_agentpack.forge.definitions import Definition, read_data
 from fleet_agentpack.forge.editing import edited
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.forks import Fork, Forks
 from fleet_agentpack.forge.inheritance import Lookup, flattened
 from fleet_agentpack.forge.places import refuse_unwritable
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.forge.writing import stamp, write_text
 from fleet_agentpack.support.semver import is_newer
 
 Side = Literal["ours", "theirs"]
@@ -27,6 +35,7 @@ class MergePlan:
     upstream: Definition
     edits: tuple[Edit, ...]
     conflicts: tuple[Conflict, ...]
+    base_is_known: bool = True  # whether the version that was forked can still be read
 
     @property
     def is_needed(self) -> bool:
@@ -52,13 +61,14 @@ def plan_merge(forks: Forks, lookup: Lookup, name: str, warnings: list[str]) -> 
     """What upstream changed since the fork was made. Raises `ForgeError`."""
     fork = forks.find(name, warnings)
     upstream = forks.upstream_of(fork, warnings)
-    base = forks.upstream_of(fork, warnings, fork.upstream.version)
+    base = _base_of(fork, forks, warnings)
     local = compared(forks.definition_of(fork).data)
-    results = three_way(
-        compared(flattened(base, lookup, warnings)),
-        local,
-        compared(flattened(upstream, lookup, warnings)),
-    )
+    theirs = compared(flattened(upstream, lookup, warnings))
+    results: Sequence[Edit | Conflict]
+    if base is None:
+        results = [_disputed(each) for each in three_way({}, local, theirs)]
+    else:
+        results = three_way(compared(flattened(base, lookup, warnings)), local, theirs)
     # A fork counts its own versions: where both sides moved on, its number stays.
     settled = [each for each in results if not _is_version_conflict(each)]
     return MergePlan(
@@ -66,16 +76,39 @@ def plan_merge(forks: Forks, lookup: Lookup, name: str, warnings: list[str]) -> 
         upstream,
         tuple(each for each in settled if isinstance(each, Edit)),
         tuple(each for each in settled if isinstance(each, Conflict)),
+        base is not None,
     )
+
+
+def _base_of(fork: Fork, forks: Forks, warnings: list[str]) -> Definition | None:
+    """What was forked, None when that version is not there any more."""
+    if not fork.upstream.version:
+        return None
+    try:
+        return forks.upstream_of(fork, warnings, fork.upstream.version)
+    except ForgeError as error:
+        if error.code not in ("AGENT_NOT_FOUND", "TOOL_NOT_FOUND"):
+            raise
+        return None
+
+
+def _disputed(result: Edit | Conflict) -> Conflict:
+    """Without a base nobody knows which side changed, so a person has to decide."""
+    if isinstance(result, Conflict):
+        return result
+    return Conflict(result.path, MISSING, MISSING, result.value)
 
 
 def merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
     """Write a planned merge. Raises `ForgeError` `CONFLICT_ERROR`, with nothing written."""
     if plan.conflicts and prefer is None:
-        fields = [dotted(conflict.path) for conflict in plan.conflicts]
+        fields = ", ".join(dotted(conflict.path) for conflict in plan.conflicts)
+        what = f"Both {plan.fork.name} and its upstream changed {fields}"
+        if not plan.base_is_known:
+            source = f"{plan.fork.upstream.name} {plan.fork.upstream.version}".rstrip()
+            what = f"{source} is not there any more, so every difference needs a decision: {fields}"
         raise ForgeError.conflict(
-            f"Both {plan.fork.name} and its upstream changed {', '.join(fields)}; "
-            "nothing was written",
+            f"{what}; nothing was written",
             f"Take upstream's: fleet-agentpack forge merge {plan.fork.name} --theirs",
             f"Keep the fork's: fleet-agentpack forge merge {plan.fork.name} --ours",
             **plan.shown(),
@@ -84,20 +117,20 @@ def merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
     edits = [*plan.edits, *(Edit(each.path, each.upstream) for each in taken)]
     text = edited(plan.fork.path, plan.fork.kind, [*edits, *_record(plan, now)])
     try:
-        write_atomic(plan.fork.path, text, durable=True)
+        write_text(plan.fork.path, text)
     except OSError as error:
         raise refuse_unwritable(plan.fork.path, error) from error
 
 
 def _record(plan: MergePlan, now: datetime) -> list[Edit]:
     """The fork record as it reads after a merge."""
-    stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = stamp(now)
     current = read_data(plan.fork.path, plan.fork.kind).get("fork_of")
-    updates = {"version": plan.upstream.version, "merged_at": stamp}
+    updates = {"version": plan.upstream.version, "merged_at": moment}
     if isinstance(current, dict):
         return [Edit(("fork_of", key), value) for key, value in updates.items()]
     record = plan.fork.upstream
-    whole = {"name": record.name, "forked_at": record.created_at or stamp, **updates}
+    whole = {"name": record.name, "forked_at": record.created_at or moment, **updates}
     return [Edit(("fork_of",), whole)]
 
 

@@ -10,6 +10,7 @@ from fleet_agentpack.forge.places import UnreadableError, read_text
 
 MAX_CONFIG_BYTES = 1_000_000
 MAX_MANIFEST_BYTES = 10_000_000
+MAX_DEPTH = 100  # as for YAML; what walks the data may recurse
 
 
 class UnparsableError(ValueError):
@@ -19,13 +20,16 @@ class UnparsableError(ValueError):
 def parse_json(text: str) -> Any:
     """JSON data; duplicate keys and endless nesting are refused. Raises `UnparsableError`."""
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        data = json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         raise UnparsableError(f"not valid JSON: {error.msg} (line {error.lineno})") from error
     except RecursionError as error:
         raise UnparsableError("not usable JSON: nested too deeply") from error
     except ValueError as error:  # a number with too many digits
         raise UnparsableError("not usable JSON: a number is too long") from error
+    if _is_deep(data):
+        raise UnparsableError(f"not usable JSON: nested deeper than {MAX_DEPTH} levels")
+    return data
 
 
 def parse_yaml(text: str) -> Any:
@@ -76,6 +80,18 @@ _NAMES: tuple[tuple[type, str], ...] = (
     (list, "array"),
     (dict, "object"),
 )
+
+
+def _is_deep(data: Any) -> bool:
+    level = [data]
+    for _ in range(MAX_DEPTH + 1):
+        inner = [each for each in level if isinstance(each, dict | list)]
+        level = [
+            item for each in inner for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not inner:
+            return False
+    return True
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -24,8 +24,13 @@ def plugin_folders(base: Path) -> list[tuple[str, Path]]:
 
 
 def manifest_of(folder: Path) -> Path | None:
-    """The manifest of a plugin's directory; without one it is no plugin."""
-    return next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
+    """The manifest of a plugin's directory; without one of its own it is no plugin."""
+    inside = os.path.realpath(folder)
+    for name in MANIFESTS:
+        path = folder / name
+        if path.is_file() and Path(os.path.realpath(path)).is_relative_to(inside):
+            return path
+    return None
 
 
 def _folders(base: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from fleet_agentpack.forge.config import Configuration
 from fleet_agentpack.forge.definitions import version_of
 from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError
+from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import version_order
 from fleet_agentpack.forge.parsing import (
     MAX_MANIFEST_BYTES,
@@ -63,15 +64,10 @@ class Plugins:
 
     def installed(self, warnings: list[str], scope: str = "all") -> list[Installed]:
         """The plugins on disk, the project's first; one that is broken is a warning."""
-        scopes: tuple[Scope, ...] = ("local", "global")
-        wanted = [each for each in scopes if scope in (each, "all")]
-        for each in wanted:
-            if is_interrupted(self.base(each)):
-                warnings.append(
-                    f"An installation ({each}) was interrupted; the next "
-                    "fleet-agentpack forge install, update or uninstall finishes it"
-                )
-        return [plugin for each in wanted for plugin in self._in_scope(each, warnings)]
+        broken: dict[str, str] = {}
+        plugins = self._on_disk(scope, broken, warnings)
+        warnings.extend(broken.values())
+        return plugins
 
     def listing(self, scope: str, *, outdated: bool, warnings: list[str]) -> dict[str, Any]:
         """Installed plugins; the network is asked only for what is outdated."""
@@ -87,9 +83,13 @@ class Plugins:
 
     def info(self, name: str, wanted: str, *, remote: bool, warnings: list[str]) -> dict[str, Any]:
         """One plugin, as installed or as a registry offers it. Raises `ForgeError`."""
-        own = self.find_installed(name, warnings)
         if not remote:
-            return self._local_info(name, wanted, own)
+            return self._local_info(name, wanted, self.find_installed(name, warnings))
+        try:
+            own = self.find_installed(name, warnings)
+        except ForgeError as error:
+            warnings.append(str(error))
+            own = None
         survey = self.survey(warnings)
         offers = [offer for offer in survey.offers if offer.name == name]
         offer = choose(offers, wanted)
@@ -139,22 +139,34 @@ class Plugins:
             warnings.append(NO_REGISTRY)
         survey = self._client.survey(registries, warnings)
         if registries and len(survey.unreached) == len(registries):
-            error = survey.unreached[0][1]
+            errors = [error for _, error in survey.unreached]
+            advice = [each for error in errors for each in error.suggestions]
             raise ForgeError(
-                error.code,
-                f"No registry was reached: {error}",
-                details={"registries": {name: str(each) for name, each in survey.unreached}},
-                suggestions=error.suggestions,
+                errors[0].code,
+                f"No registry was reached: {'; '.join(str(error) for error in errors)}",
+                details={"registries": {name: str(error) for name, error in survey.unreached}},
+                suggestions=list(dict.fromkeys(advice)),
             )
         return survey
 
     def find_installed(self, name: str, warnings: list[str]) -> Installed | None:
-        """An installed plugin by its name or its directory's, the project's before the user's."""
-        plugins = self.installed(warnings)
-        for plugin in plugins:
-            if plugin.name == name:
-                return plugin
-        return next((each for each in plugins if _folder_name(each.folder) == name), None)
+        """An installed plugin by its name or its directory's, the project's before the user's.
+
+        Raises `ForgeError` when its directory is there and cannot be read.
+        """
+        broken: dict[str, str] = {}
+        plugins = self._on_disk("all", broken, warnings)
+        by_name = [each for each in plugins if each.name == name]
+        by_folder = [each for each in plugins if _folder_name(each.folder) == name]
+        found = next(iter([*by_name, *by_folder]), None)
+        if found is None and name in broken:
+            raise ForgeError.invalid(
+                f"Plugin {name} cannot be read: {broken[name]}",
+                f"Install it again: fleet-agentpack forge install {name} --force",
+                "Or correct the manifest by hand",
+                plugin=name,
+            )
+        return found
 
     def manifest_of_offer(self, offer: Offer, warnings: list[str]) -> dict[str, Any]:
         """The plugin's own manifest, its checksum verified. Raises `ForgeError`."""
@@ -173,10 +185,22 @@ class Plugins:
             return as_mapping(parse_yaml(text) if is_yaml else parse_json(text))
         except (UnicodeDecodeError, UnparsableError) as error:
             raise ForgeError.network(
-                f"invalid plugin manifest from {offer.manifest_url}", plugin=offer.name
+                f"invalid plugin manifest from {masked_url(offer.manifest_url)}", plugin=offer.name
             ) from error
 
-    def _in_scope(self, scope: Scope, warnings: list[str]) -> Iterator[Installed]:
+    def _on_disk(self, scope: str, broken: dict[str, str], warnings: list[str]) -> list[Installed]:
+        """The plugins that can be read; why others cannot goes to `broken`, by their directory."""
+        scopes: tuple[Scope, ...] = ("local", "global")
+        wanted = [each for each in scopes if scope in (each, "all")]
+        for each in wanted:
+            if is_interrupted(self.base(each)):
+                warnings.append(
+                    f"An installation ({each}) was interrupted; the next "
+                    "fleet-agentpack forge install, update or uninstall finishes it"
+                )
+        return [plugin for each in wanted for plugin in self._in_scope(each, broken)]
+
+    def _in_scope(self, scope: Scope, broken: dict[str, str]) -> Iterator[Installed]:
         shown = self._configuration.places.shown
         for folder_name, folder in plugin_folders(self.base(scope)):
             path = manifest_of(folder)
@@ -185,7 +209,7 @@ class Plugins:
             except FileNotFoundError:
                 continue
             except UnparsableError as error:
-                warnings.append(f"{shown(path or folder)}: {error}")
+                broken.setdefault(folder_name, f"{shown(path or folder)}: {error}")
                 continue
             name = manifest.get("name")
             known = name if isinstance(name, str) and name else folder_name
@@ -235,7 +259,7 @@ class Plugins:
         warnings: list[str],
     ) -> dict[str, Any]:
         if own is None or offers:
-            versions = newest_first([version for each in offers for version in each.versions])
+            versions = newest_first([each.version for each in offers])
             raise ForgeError.plugin_missing(
                 name if wanted == "latest" else f"{name}@{wanted}",
                 searched=survey.searched,

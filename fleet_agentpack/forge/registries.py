@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from fleet_agentpack.forge.cache import Cache, CachedManifest
 from fleet_agentpack.forge.config import Registry
+from fleet_agentpack.forge.config_files import is_registry_url
 from fleet_agentpack.forge.credentials import Credentials
 from fleet_agentpack.forge.definitions import person_of, strings_of, text_of, version_of
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.transport import Request, Transport
@@ -141,12 +143,12 @@ class RegistryClient:
 
 def verify(content: bytes, checksum: str, url: str) -> None:
     """Refuse bytes that are not those of a checksum. Raises `ForgeError`."""
-    actual = _digest(content)
+    actual, shown = _digest(content), masked_url(url)
     if actual != checksum:
         raise ForgeError(
             "INTEGRITY_ERROR",
-            f"Checksum mismatch for {url}",
-            details={"url": url, "expected": f"sha256:{checksum}", "actual": f"sha256:{actual}"},
+            f"Checksum mismatch for {shown}",
+            details={"url": shown, "expected": f"sha256:{checksum}", "actual": f"sha256:{actual}"},
             suggestions=[
                 "Do not use this file; tell the registry's maintainer",
                 "Clear the cache and try again: fractary_forge_cache_clear",
@@ -166,12 +168,11 @@ def safe_url(base: str, url: Any) -> str | None:
         return None
     try:
         target = urljoin(base, url)
-        parts = urlsplit(target)
     except ValueError:
         return None
-    if parts.scheme == "file":
-        return target if base.startswith("file:") else None
-    return target if parts.scheme in ("http", "https") and parts.hostname else None
+    if not is_registry_url(target) or (target.startswith("file:") and not base.startswith("file:")):
+        return None
+    return target
 
 
 def _digest(content: bytes) -> str:

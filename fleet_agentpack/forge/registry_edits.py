@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from fleet_agentpack.forge.config_files import DEFAULT_PRIORITY, is_registry_url
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.masking import is_secret_name
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.writing import write_json, writing_below
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 
 
@@ -32,6 +34,13 @@ def add_registry(
             f"{name[:80]!r} is not a registry name: letters, digits, - and _ are allowed"
         )
     _check_url(url)
+    if priority < 0:
+        raise ForgeError.invalid("the priority is 0 or more; the lowest is asked first")
+    if token_env is not None and not _VARIABLE.match(token_env):
+        raise ForgeError.invalid(
+            "the token is given by the name of a variable, such as MY_TOKEN",
+            f"Or keep it outside of files: fleet-agentpack forge login {name}",
+        )
     path = _file(places, for_user=for_user)
     with writing_below(path.parent):
         data, registries = _read(path)
@@ -101,8 +110,9 @@ def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise ForgeError.invalid("a registry beyond this machine needs https://")
-    if parts.username or parts.password:
+    in_query = any(is_secret_name(name) for name, _ in parse_qsl(parts.query))
+    if parts.username or parts.password or in_query:
         raise ForgeError.invalid(
-            "the URL holds a password, which would be stored in clear text",
+            "the URL holds a password or token, which would be stored in clear text",
             "Leave it out and use: fleet-agentpack forge login NAME",
         )

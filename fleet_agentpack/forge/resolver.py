@@ -29,7 +29,10 @@ MOST_SIMILAR = 3
 
 
 class Resolver:
-    """Looks definitions up in every tier that is switched on."""
+    """Looks definitions up in every tier that is switched on; made for one call.
+
+    A place that was looked at is remembered: definitions refer to each other over and over.
+    """
 
     def __init__(
         self, configuration: Configuration, library: Library, stockyard: Stockyard
@@ -38,6 +41,8 @@ class Resolver:
         self._library = library
         self._stockyard = stockyard
         self._shelves: dict[tuple[Kind, Source], list[Shelf]] = {}
+        self._places: dict[tuple[Shelf, str], list[Found]] = {}
+        self._opened: dict[Path, Definition | str] = {}
 
     def tiers(self, source: str = "all") -> list[Source]:
         """The tiers that are searched when a caller asks for a source."""
@@ -111,15 +116,9 @@ class Resolver:
         Raises `ForgeError`: not found, or found only in files that cannot be read.
         """
         broken: list[str] = []
-        tiers = self.tiers(source)
-        for tier in tiers:
-            if tier == "stockyard":
-                definition = self._stockyard.resolve(kind, reference, warnings)
-            else:
-                definition = self._from_disk(kind, reference, tier, broken, apart_from)
-            if definition:
-                warnings += broken
-                return definition
+        definition = self._nearest(kind, reference, source, warnings, broken, apart_from)
+        if definition:
+            return definition
         if broken:
             raise ForgeError.invalid(
                 f"{kind} {reference.name!r} cannot be read: {broken[0]}",
@@ -127,7 +126,26 @@ class Resolver:
                 name=reference.name,
                 problems=broken,
             )
-        raise self._missing(kind, reference, tiers, warnings)
+        raise self._missing(kind, reference, self.tiers(source), warnings)
+
+    def _nearest(
+        self,
+        kind: Kind,
+        reference: Reference,
+        source: str,
+        warnings: list[str],
+        broken: list[str],
+        apart_from: Path | None = None,
+    ) -> Definition | None:
+        for tier in self.tiers(source):
+            if tier == "stockyard":
+                definition = self._stockyard.resolve(kind, reference, warnings)
+            else:
+                definition = self._from_disk(kind, reference, tier, broken, apart_from)
+            if definition:
+                warnings += broken
+                return definition
+        return None
 
     def nearest_file(self, kind: Kind, reference: Reference) -> Path | None:
         """The file that a reference means by its path alone, valid or not."""
@@ -150,10 +168,7 @@ class Resolver:
         """The definition that a reference allows, None when there is none that can be read."""
         if not is_usable_name(reference.name, kind):
             return None
-        try:
-            return self.resolve(kind, reference, warnings)
-        except ForgeError:
-            return None
+        return self._nearest(kind, reference, "all", warnings, [])
 
     def versions(
         self,
@@ -201,22 +216,32 @@ class Resolver:
                     (p for p in (f"{shelf.owner}/", f"@{shelf.owner}/") if name.startswith(p)), ""
                 )
                 wanted = name[len(owner) :]
-            places = self._library.find(shelf, wanted)
-            found = [each for each in places if each.path != apart_from]
+            if (shelf, wanted) not in self._places:
+                self._places[shelf, wanted] = self._library.find(shelf, wanted)
+            found = [each for each in self._places[shelf, wanted] if each.path != apart_from]
             if found:
                 return found
         return []
 
     def _read(self, found: Found, broken: list[str]) -> Definition | None:
+        if found.path not in self._opened:
+            self._opened[found.path] = self._open(found)
+        opened = self._opened[found.path]
+        if isinstance(opened, Definition):
+            return opened
+        broken.append(opened)
+        return None
+
+    def _open(self, found: Found) -> Definition | str:
+        """The definition at a place, or why there is none."""
         try:
             if found.problem:
                 raise UnparsableError(found.problem)
             data = read_data(found.path, found.shelf.kind)
         except FileNotFoundError:
-            return None
+            return self._broken(found.path, "vanished while it was read")
         except UnparsableError as error:
-            broken.append(self._broken(found.path, str(error)))
-            return None
+            return self._broken(found.path, str(error))
         return Definition(
             kind=found.shelf.kind,
             name=found.name,
@@ -264,7 +289,8 @@ class Resolver:
             details |= {"availableVersions": versions} if versions else {}
         if warnings:
             details["warnings"] = list(warnings)
-        details["similar"] = difflib.get_close_matches(reference.name, names, n=MOST_SIMILAR)
+        others = names - {reference.name}
+        details["similar"] = difflib.get_close_matches(reference.name, others, n=MOST_SIMILAR)
         return ForgeError.definition_missing(kind, reference.name, searched=tiers, **details)
 
     def _broken(self, path: Path, problem: str) -> str:

@@ -331,8 +331,11 @@ class ForgeService:
     def _given_path(self, desk: Desk, kind: Kind, text: str, *, anywhere: bool) -> Path:
         try:
             path = self.places.expanded(text)
+            if path.is_dir():
+                inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
+                path = next((each for each in inside if each.is_file()), inside[0])
             real = Path(os.path.realpath(path))
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError) as error:  # also a name that is too long for any file
             raise ForgeError.invalid(
                 "`path` is not a usable path",
                 f"Use a path of fractary_forge_{kind}_list, or the name instead",
@@ -345,16 +348,7 @@ class ForgeService:
                 f"fleet-agentpack forge {kind}-validate PATH",
                 path=text[:200],
             )
-        try:
-            if not path.is_dir():
-                return path
-            inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
-            file = next((each for each in inside if each.is_file()), None)
-        except OSError:  # a name that is too long for any file
-            file = None
-        if file is None:
-            raise _no_file(kind, text)
-        return file
+        return path
 
 
 def _set_log_level(name: str) -> None:

@@ -20,6 +20,7 @@ from fleet_agentpack.forge.definitions import (
     version_of,
 )
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.transport import Request, Transport
@@ -55,7 +56,7 @@ class Stockyard:
             Row(
                 row["name"],
                 "stockyard",
-                self._absolute(_definition_path(kind, row["name"], version_of(row))),
+                self._shown(_definition_path(kind, row["name"], version_of(row))),
                 Summary(version_of(row), text_of(row, "description"), tags.get(row["name"])),
             )
             for row in usable
@@ -79,7 +80,7 @@ class Stockyard:
         known = extra if isinstance(extra, dict) else {}
         defaults = {key: known[key] for key in ("author", "license") if key in known}
         return Definition(
-            kind, reference.name, chosen, "stockyard", self._absolute(path), {**defaults, **data}
+            kind, reference.name, chosen, "stockyard", self._shown(path), {**defaults, **data}
         )
 
     def _metadata(self, kind: Kind, name: str, warnings: list[str]) -> dict[str, Any]:
@@ -126,6 +127,9 @@ class Stockyard:
         base = self._registry.url.rstrip("/")
         return f"{base}/{path}" if base.endswith("/api/v1") else f"{base}/api/v1/{path}"
 
+    def _shown(self, path: str) -> str:
+        return masked_url(self._absolute(path))
+
     def _ask_all(
         self, paths: Sequence[str], warnings: list[str]
     ) -> list[dict[str, Any] | ForgeError]:
@@ -154,7 +158,8 @@ class Stockyard:
         try:
             answer = as_mapping(parse_json(body.decode("utf-8-sig")))
         except (UnicodeDecodeError, UnparsableError):
-            return ForgeError.network(f"{url} did not answer with a JSON object", url=url)
+            shown = masked_url(url)
+            return ForgeError.network(f"{shown} did not answer with a JSON object", url=shown)
         self._cache.keep_manifest(
             _key(self._registry, url), url, answer, self._registry.cache_ttl_s
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit
 
+from fleet_agentpack.forge.config_files import is_registry_url
 from fleet_agentpack.forge.credentials import is_same_origin
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.masking import masked_url
@@ -128,10 +129,13 @@ async def _get(client: httpx.AsyncClient, request: Request) -> bytes:
 
 
 def _redirected(url: str, location: str) -> str:
-    target = urljoin(url, location)
-    scheme = urlsplit(target).scheme
-    if scheme != "https" and scheme != urlsplit(url).scheme:
-        raise ForgeError.network(f"{masked_url(url)} redirects to a {scheme or 'broken'} URL")
+    try:
+        target = urljoin(url, location)
+    except ValueError:
+        target = ""
+    scheme = target.partition(":")[0]
+    if not is_registry_url(target) or scheme not in ("https", urlsplit(url).scheme):
+        raise ForgeError.network(f"{masked_url(url)} redirects to a URL that is not followed")
     return target
 
 
@@ -167,11 +171,24 @@ def _too_large(request: Request) -> ForgeError:
     return ForgeError.network(f"{shown} sent more than {request.limit:,} bytes", url=shown)
 
 
+def _no_file(url: str, path: Path) -> ForgeError:
+    what = "is not a file" if path.exists() else "does not exist"
+    return ForgeError(
+        "NETWORK_ERROR",
+        f"{path} {what}",
+        details={"url": url, "path": str(path), "status": 404},
+        suggestions=[
+            "Correct the path in the registry's file:// URL, or put the file there",
+            "See the registries: fractary_forge_config_registry_list",
+        ],
+    )
+
+
 def _from_file(request: Request) -> bytes | ForgeError:
     path = Path(unquote(urlsplit(request.url).path))
     try:
         if not path.is_file():
-            return ForgeError.network(f"{request.url} is not a file", url=request.url, status=404)
+            return _no_file(request.url, path)
         with path.open("rb") as stream:
             body = stream.read(request.limit + 1)
     except (OSError, ValueError) as error:

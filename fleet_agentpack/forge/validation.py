@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,19 @@ from fleet_agentpack.forge.definitions import (
     version_of,
 )
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.inheritance import Lookup, dependency_cycle, flattened, requirements
+from fleet_agentpack.forge.inheritance import (
+    MOST_LOOKED_UP,
+    Lookup,
+    dependency_cycle,
+    flattened,
+    requirements,
+)
 from fleet_agentpack.forge.names import is_kebab, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.support.yaml12 import Document
 
 SCHEMA_VERSION = "1.0"
+MOST_ISSUES = 100  # of either severity; whoever has more corrects these first
 
 _CODEX_URI = re.compile(r"codex://[^/]+/[^/]+/.+", re.DOTALL)
 _SOURCE_FIELD = {"file": "path", "glob": "pattern", "inline": "content", "codex": "uri"}
@@ -62,15 +69,10 @@ def _result(
     document: Document,
 ) -> dict[str, Any]:
     promoted = [schema.Fault(each.path, each.message) for each in advice if strict and each.binding]
-    errors = [
-        {**_issue(each.path, each.message, document), "severity": "error"}
-        for each in (*faults, *promoted)
-    ]
-    warnings = [
-        _issue(each.path, each.message, document)
-        for each in advice
-        if not (strict and each.binding)
-    ]
+    kept = [each for each in advice if not (strict and each.binding)]
+    wrong = _issues([*faults, *promoted], "errors", document)
+    errors = [{**issue, "severity": "error"} for issue in wrong]
+    warnings = _issues(kept, "warnings", document)
     return {
         "valid": not errors,
         "path": shown,
@@ -78,6 +80,14 @@ def _result(
         "warnings": warnings,
         "schema_version": SCHEMA_VERSION,
     }
+
+
+def _issues(
+    found: Sequence[schema.Fault | Advice], plural: str, document: Document
+) -> list[dict[str, Any]]:
+    issues = [_issue(each.path, each.message, document) for each in found[:MOST_ISSUES]]
+    left = len(found) - len(issues)
+    return [*issues, {"field": "", "message": f"… and {left} more {plural}"}] if left else issues
 
 
 def _issue(path: schema.Path, message: str, document: Document) -> dict[str, Any]:
@@ -170,7 +180,10 @@ def _references(
         else:
             advice.append(Advice(("extends",), str(error), binding=True))
     field = "tools" if kind == "agent" else "depends_on"
-    for text in requirements(definition):
+    needed = requirements(definition)
+    if len(needed) > MOST_LOOKED_UP:
+        advice.append(Advice((field,), f"Only the first {MOST_LOOKED_UP} tools were looked up"))
+    for text in needed[:MOST_LOOKED_UP]:
         if lookup.exists("tool", parse_reference(text), notes) is None:
             place = (field, data[field].index(text))
             advice.append(Advice(place, f"Tool not found: {text}", binding=True))

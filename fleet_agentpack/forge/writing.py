@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -31,7 +32,12 @@ def writing_below(root: Path) -> Iterator[None]:
 
 def write_json(path: Path, data: Any) -> None:
     """Write JSON as people like to read it."""
-    write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=True)
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file; a symbolic link to it stays one."""
+    write_atomic(Path(os.path.realpath(path)), text, durable=True)
 
 
 def stamp(now: datetime) -> str:

@@ -37,6 +37,7 @@ class ListChanged(Middleware):
         self._session_ended = session_ended
         self._fingerprints: Sequence[Callable[[], object]] = ()
         self._seen: list[object] | None = None  # None while nobody listens
+        self._looking = anyio.Lock()
 
     def attach(self, mcp: FastMCP[Any], fingerprints: Sequence[Callable[[], object]]) -> None:
         """Watch these fingerprints, and serve `subscriptions/listen`, the handshake-less way."""
@@ -57,8 +58,16 @@ class ListChanged(Middleware):
             connection.exit_stack.push_async_callback(self._forget, connection)
         return result
 
-    async def publish(self) -> None:
-        """Tell every connected client."""
+    async def look(self) -> None:
+        """Tell the clients if the list is another one than they know; nobody hears of it twice."""
+        async with self._looking:
+            now = await anyio.to_thread.run_sync(self._look)
+            if self._seen is None or now == self._seen:
+                return
+            self._seen = now
+        await self._publish()
+
+    async def _publish(self) -> None:
         for connection in list(self._connections):
             with contextlib.suppress(Exception), anyio.move_on_after(SEND_TIMEOUT_S):
                 await connection.send_tool_list_changed()
@@ -71,10 +80,7 @@ class ListChanged(Middleware):
             if not self._connections and not self._bus.listeners:
                 self._seen = None
                 continue
-            now = await anyio.to_thread.run_sync(self._look)
-            if now != self._seen:
-                self._seen = now
-                await self.publish()
+            await self.look()
 
     def _look_once(self) -> None:
         """What the first listener may take for granted, noted before it is answered."""

@@ -58,7 +58,7 @@ class Call:
         self._schedule(self._send_progress, done, total, text)
 
     def tools_changed(self) -> None:
-        """Tell every connected client that the list of tools is another one now."""
+        """Have every connected client told if the list of tools is another one now."""
         if self._tools_changed is not None:
             self._schedule(self._tools_changed)
 

@@ -113,6 +113,10 @@ class FakeRegistry:
 def serving(registry: FakeRegistry) -> Iterator[FakeRegistry]:
     """Serve it on a free port."""
 
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """A client that hangs up is nothing to report."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -135,7 +139,7 @@ def serving(registry: FakeRegistry) -> Iterator[FakeRegistry]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import pytest
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.providers import ContainerSettings
-from fleet_agentpack.enact.service import EnactService, EnactSettings
+from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.enact.settings import ContainerSettings, EnactSettings
 from fleet_agentpack.support import yaml12
 
 CASSETTES = Path(__file__).resolve().parents[2] / "cassettes" / "enact"
@@ -49,6 +49,7 @@ def make_service(
                 cwd=home / "work",
                 cache=home / ".cache" / "agentpack",
                 state=home / ".local" / "agentpack",
+                config=home / ".config" / "agentpack",
                 environ={"PATH": os.environ["PATH"], **(environ or {})},
                 container=container or ContainerSettings(),
                 session_scope=session_scope,

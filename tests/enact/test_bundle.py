@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet_agentpack.enact import bundle
-from fleet_agentpack.enact.bundle import BundleError, pack, tree_records, unpack
+from fleet_agentpack.enact.bundle import MOST_FILES, BundleError, pack, tree_records, unpack
 from fleet_agentpack.enact.service import EnactService
 from tests.enact.fake_registry import FakeRegistry
 from tests.enact.kit import configure, manifest, refused, tar_bytes
@@ -41,10 +41,10 @@ def gzip_bomb() -> bytes:
     return tar_bytes({f"zeros{number}": chunk for number in range(4)})
 
 
-def a_million_files() -> bytes:
-    """Empty members; the reader has to stop long before the last one."""
-    header = tarfile.TarInfo("f").tobuf()
-    return gzip.compress(header * 20_000)
+def too_many(kind: bytes) -> bytes:
+    """Empty members, one more than allowed; the reader has to stop before the last one."""
+    names = [f"f{number}" for number in range(MOST_FILES + 1 - len(GOOD))]
+    return tar_bytes({**GOOD, **{name: member(name, kind) for name in names}})
 
 
 def sparse() -> bytes:
@@ -72,7 +72,8 @@ HOSTILE = {
     "block device": lambda: tar_bytes({**GOOD, "d": member("d", tarfile.BLKTYPE)}),
     "pipe": lambda: tar_bytes({**GOOD, "p": member("p", tarfile.FIFOTYPE)}),
     "directory outside": lambda: tar_bytes({**GOOD, "../d": member("../d", tarfile.DIRTYPE)}),
-    "a million files": a_million_files,
+    "a million files": lambda: too_many(tarfile.REGTYPE),
+    "a million directories": lambda: too_many(tarfile.DIRTYPE),
     "ten gigabytes of zeros": huge_zero_file,
     "gzip bomb": gzip_bomb,
     "sparse": sparse,

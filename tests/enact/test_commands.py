@@ -49,6 +49,16 @@ def test_a_session_at_the_command_line(
     assert fleet(capsys, "tool", "list")[1] == "Nothing is installed.\n"
 
 
+def test_advice_is_for_a_person_and_not_for_an_agent(
+    capsys: pytest.CaptureFixture[str], work: Path, home: Path
+) -> None:
+    status, out, err = fleet(capsys, "tool", "learn", "alice/nothing")
+    assert (status, out) == (1, "")
+    assert "use `fleet-agentpack tool search`" in err
+    assert f"set registry.url in {home}" in err
+    assert "enact__" not in err and "ask the user" not in err
+
+
 def test_toolsets_at_the_command_line(capsys: pytest.CaptureFixture[str], tools: Path) -> None:
     assert fleet(capsys, "mcp", "toolsets")[1] == "There are no toolsets.\n"
     for name in ("alice/hello", "alice/echo"):

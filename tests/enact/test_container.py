@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.enact.providers import ContainerSettings
+from fleet_agentpack.enact.providers import SCRATCH_BYTES
 from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.enact.settings import ContainerSettings
 from tests.enact.kit import add_tool, make_service, refused, use_directory
+from tests.enact.test_session import running
 
 pytestmark = pytest.mark.container
 
 IMAGE = f"localhost/enact-test-{os.getpid()}:1"
-PROGRAMS = ("sh", "cat", "env", "ls", "touch", "sleep", "nc", "yes", "cp")
+PROGRAMS = ("sh", "cat", "env", "ls", "touch", "sleep", "nc", "yes", "cp", "dd", "wc")
+FOLDERS = ("tmp", "workspace", "proc", "dev", "sys", "etc", "run", "var/tmp", "data")
 NAME = "eve/boxed"
 
 
@@ -42,13 +45,13 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerSetting
         pytest.skip("podman or busybox-static is not installed")
     root = tmp_path_factory.mktemp("image")
     (root / "bin").mkdir()
-    for folder in ("tmp", "workspace", "proc", "dev", "sys", "etc"):
-        (root / folder).mkdir()
+    for folder in FOLDERS:
+        (root / folder).mkdir(parents=True)
     shutil.copy(busybox, root / "bin" / "busybox")
     for program in PROGRAMS:
         (root / "bin" / program).symlink_to("busybox")
     archive = subprocess.run(["tar", "-C", root, "-c", "."], capture_output=True, check=True)
-    command = ["podman", *global_args(), "import", "-", IMAGE]
+    command = ["podman", *global_args(), "import", "--change", "VOLUME /data", "-", IMAGE]
     done = subprocess.run(command, input=archive.stdout, capture_output=True)
     if done.returncode:
         pytest.skip(f"podman cannot import an image: {done.stderr.decode()[-200:]}")
@@ -124,14 +127,52 @@ def test_declared_variables_arrive_and_are_not_on_the_command_line(
 def test_a_container_that_takes_too_long_is_removed(home: Path, image: ContainerSettings) -> None:
     with refused("TIMEOUT"):
         prepare(home, image, "sleep 60", timeout="3s").run(NAME)
+    assert containers() == b""
+
+
+def containers() -> bytes:
+    """The names of the containers of the test's image, also of stopped ones."""
     ours = ("--filter", f"ancestor={IMAGE}", "--format", "{{.Names}}")
     listed = subprocess.run(["podman", *global_args(), "ps", "-a", *ours], capture_output=True)
-    assert (listed.returncode, listed.stdout) == (0, b"")
+    assert listed.returncode == 0
+    return listed.stdout
+
+
+def test_a_container_that_ignores_being_asked_to_stop_is_removed(
+    home: Path, image: ContainerSettings
+) -> None:
+    stubborn = "sh -c 'trap \"\" TERM INT HUP; while true; do sleep 1; done'"
+    with refused("TIMEOUT"):
+        prepare(home, image, stubborn, timeout="3s").run(NAME)
+    assert containers() == b""
+
+
+def test_what_a_tool_forks_away_ends_with_its_container(
+    home: Path, image: ContainerSettings
+) -> None:
+    marker = f"{os.getpid()}7777"
+    away = f"sh -c '(sleep {marker} </dev/null >/dev/null 2>&1 &) ; echo done'"
+    assert prepare(home, image, away).run(NAME).output == "done\n"
+    assert containers() == b""
+    assert not running(marker)
 
 
 def test_a_container_that_prints_for_ever_is_removed(home: Path, image: ContainerSettings) -> None:
     with refused("OUTPUT_TOO_LARGE"):
         prepare(home, image, "yes", timeout="30s").run(NAME)
+    assert containers() == b""
+
+
+@pytest.mark.parametrize("folder", ["/tmp", "/run", "/var/tmp", "/dev/shm", "/data", "/workspace"])
+def test_a_container_that_fills_the_disk_fills_only_its_own(
+    home: Path, image: ContainerSettings, folder: str
+) -> None:
+    fill = f"dd if=/dev/zero of={folder}/f bs=1M count=400 2>/dev/null; wc -c {folder}/f; echo done"
+    output = prepare(home, image, f"sh -c '{fill}'", timeout="60s").run(NAME).output
+    assert output.endswith("done\n")
+    written = int(output.split()[0]) if output[0].isdigit() else 0
+    assert written <= SCRATCH_BYTES
+    assert (folder == "/tmp") == (written == SCRATCH_BYTES)
 
 
 def test_a_writable_directory_is_written_to(

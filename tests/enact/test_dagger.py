@@ -1,7 +1,9 @@
-"""The Dagger provider, against a double of its SDK."""
+"""The Dagger provider: against a double of its SDK, and against the SDK itself where it is."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import io
 import json
 import sys
@@ -57,6 +59,64 @@ def sdk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...], dic
     return calls
 
 
+def test_the_real_sdk_takes_the_calls_we_make(tmp_path: Path) -> None:
+    """No engine runs: the SDK builds and checks the whole query, only its sending is replaced."""
+    dagger = pytest.importorskip("dagger", reason="the Dagger SDK is not installed")
+    asked: list[str] = []
+
+    def answer(value: Any) -> Any:
+        async def give(self: Any, *_: Any) -> Any:
+            asked.append(" ".join(field.name for field in self._ctx.selections))
+            return value
+
+        return give
+
+    @asynccontextmanager
+    async def connection(config: Any) -> Any:
+        assert isinstance(config, dagger.Config)
+        yield
+
+    (tmp_path / "file").write_text("x")
+    job = Job(
+        "a/b",
+        tmp_path,
+        ["echo", "x"],
+        {"TOKEN": "s3cret"},
+        [Mount(tmp_path / "file"), Mount(tmp_path, writable=True)],
+        image="alpine:3",
+        stdin=b"{}",
+    )
+    with Dagger({}).prepared(job) as start:
+        request = json.loads(start.command.stdin)
+    sdk = SimpleNamespace(
+        connection=connection, Config=dagger.Config, dag=dagger.dag, ReturnType=dagger.ReturnType
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for kind, name, value in (
+            (dagger.Container, "exit_code", 0),
+            (dagger.Container, "stdout", "out"),
+            (dagger.Container, "stderr", "err"),
+            (dagger.Directory, "export", "path"),
+        ):
+            inspect.signature(getattr(kind, name)).bind(None, *(["p"] if name == "export" else []))
+            patch.setattr(kind, name, answer(value))
+        assert asyncio.run(dagger_run.run(request, sdk)) == (0, "out", "err")
+    steps = (
+        "container from withMountedDirectory withWorkdir withEnvVariable withMountedFile "
+        "withMountedDirectory withSecretVariable withExec"
+    )
+    assert asked == [steps, steps, steps, f"{steps} directory"]
+
+
+def test_two_runs_are_never_one_for_the_engines_cache(sdk: list[Any], tmp_path: Path) -> None:
+    with Dagger({}).prepared(Job("a/b", tmp_path, ["date"])) as start:
+        request = json.loads(start.command.stdin)
+    for _ in range(2):
+        asyncio.run(dagger_run.run(request, sys.modules["dagger"]))
+    marks = [arguments for name, arguments, _ in sdk if name == "with_env_variable"]
+    assert len(set(marks)) == len(marks) == 2
+
+
 def test_a_job_becomes_a_container_without_a_shell(
     sdk: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -76,6 +136,7 @@ def test_a_job_becomes_a_container_without_a_shell(
         command = start.command
     assert "s3cret" not in " ".join(command.argv)
     assert command.env == {"PATH": "/bin"}
+    assert "-P" in command.argv, "nothing is imported from the working directory"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(command.stdin)))
     assert dagger_run.main() == 3
     captured = capsys.readouterr()

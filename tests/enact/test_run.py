@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.enact import schemas
+from fleet_agentpack.enact.execute import KILL_WAIT_S, Command, execute
 from fleet_agentpack.enact.service import EnactService
 from tests.enact.kit import add_tool, configure, make_service, needs_bwrap, refused, use_directory
 from tests.enact.test_session import path_without_bwrap, running, wait_until
@@ -175,6 +177,8 @@ def test_defaults_fill_what_is_absent(home: Path) -> None:
         {"text": "x", "unknown": 1},
         {"text": "x", "PATH": "/tmp"},
         {"text": "a\0b"},
+        {"text": "\ud800"},
+        {"text": "x", "nested": {"deep": ["\ud800"]}},
     ],
 )
 def test_arguments_are_checked_before_anything_starts(
@@ -192,6 +196,42 @@ def test_a_schema_never_makes_us_fetch_anything(home: Path) -> None:
         run(home, {"command": "true", "inputSchema": schema}, {"x": 1})
 
 
+EVIL = {"type": "string", "pattern": "^(a+)+$"}
+HANGS = "a" * 64 + "!"
+
+
+def test_a_pattern_is_checked_and_cannot_hang_the_server(
+    home: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "LONGEST_CHECK_S", 3.0)
+    (work / "json.py").write_text("raise SystemExit('imported from the working directory')")
+    monkeypatch.chdir(work)
+    schema = {"type": "object", "properties": {"text": EVIL}}
+    script = {"command": "printf %s {{text}}", "inputSchema": schema}
+    assert run(home, script, {"text": "aaa"}).output == "aaa"
+    service = make_service(home)
+    with refused("INVALID_ARGUMENTS") as refusal:
+        service.run(NAME, {"text": "b"})
+    assert "text: breaks the rule pattern" in refusal.error.message
+    with refused("MANIFEST_INVALID") as refusal:
+        service.run(NAME, {"text": HANGS})
+    assert "takes too long" in refusal.error.message
+
+
+def test_an_output_cannot_hang_the_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "LONGEST_CHECK_S", 1.0)
+    script = {"command": f"echo '\"{HANGS}\"'", "outputSchema": EVIL}
+    with refused("MANIFEST_INVALID"):
+        run(home, script)
+
+
+@pytest.mark.parametrize("pattern", ["(", "["])
+def test_a_pattern_that_is_none_is_the_manifests_fault(home: Path, pattern: str) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
+    with refused("MANIFEST_INVALID"):
+        run(home, {"command": "echo {{x}}", "inputSchema": schema}, {"x": "x"})
+
+
 def test_optional_parameters_drop_their_whole_argument(home: Path) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
     script = {"command": "printf [%s] one --a={{a}} {{b}}", "inputSchema": schema}
@@ -206,8 +246,9 @@ def test_the_environment_is_only_what_the_tool_declares(home: Path, place: str) 
         "FROM_SERVER": {"description": "d"},
         "ABSENT": {"description": "d"},
     }
-    (home / "work" / ".enact").mkdir()
-    (home / "work" / ".enact" / ".env").write_text('FROM_FILE="a b"\nOTHER=x\n')
+    for folder, text in ((home, 'FROM_FILE="a b"\nOTHER=x\n'), (home / "work", "GREETING=evil\n")):
+        (folder / ".enact").mkdir(exist_ok=True)
+        (folder / ".enact" / ".env").write_text(text)
     result = run(
         home,
         "env",
@@ -281,6 +322,16 @@ def test_a_tool_that_takes_too_long_is_stopped_with_its_children(home: Path, pla
     wait_until(lambda: not running("61.25"))
 
 
+def test_a_group_that_ignores_being_asked_is_killed_without_a_marker() -> None:
+    """As on a system without /proc, where nothing else would find it."""
+    stubborn = "trap '' TERM; sleep 77.125 & while true; do sleep 1; done"
+    command = Command(["sh", "-c", stubborn], {"PATH": os.environ["PATH"]})
+    ended = execute(command, timeout_s=1)
+    assert ended.reason == "timeout"
+    assert ended.duration_s < KILL_WAIT_S
+    wait_until(lambda: not running("77.125"))
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_tool_that_forks_away_does_not_survive(home: Path, place: str) -> None:
     script = "sh -c 'setsid sleep 62.5 & echo gone'"
@@ -332,6 +383,11 @@ print(json.dumps({
     "parent": attempt(lambda: open("/proc/1/environ").read()),
     "passwd": attempt(lambda: open("/etc/passwd").read()),
     "shadow": attempt(lambda: open("/etc/shadow").read()),
+    "keys": attempt(lambda: os.listdir("/etc/ssl/private")),
+    "kernel": [
+        attempt(lambda path=path: open(path, "r+b").close())
+        for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname")
+    ],
 }))
 """
 
@@ -347,6 +403,8 @@ def check_isolation(seen: dict[str, Any]) -> None:
     assert "AWS_SECRET_ACCESS_KEY" not in seen["environment"]
     assert "s3cret" not in seen["parent"]
     assert seen["processes"] < 10
+    assert seen["keys"] in ("FileNotFoundError", "PermissionError")
+    assert all(each in ("OSError", "PermissionError") for each in seen["kernel"])
 
 
 @needs_bwrap
@@ -372,6 +430,15 @@ def test_the_sandbox_isolates(home: Path) -> None:
     assert result.provider == "bubblewrap"
     check_isolation(result.output)
     assert service.run(NAME, arguments).exit_code == 0, "its files are what they were"
+
+
+@needs_bwrap
+def test_the_network_brings_certificates_and_no_keys(home: Path) -> None:
+    look = "ls -d /etc/ssl/certs /etc/ssl/private /etc/pki/tls/private 2>/dev/null; true"
+    options: dict[str, Any] = {"backend": "bubblewrap", "x-network": True}
+    output = run(home, f"sh -c '{look}'", **options).output
+    assert "private" not in output
+    assert ("certs" in output) == Path("/etc/ssl/certs").exists()
 
 
 @needs_bwrap
@@ -427,6 +494,9 @@ def test_a_directory_declared_writable_is_written_to(home: Path, work: Path, pla
         ("write", "~/.enact"),
         ("write", "/"),
         ("write", ".."),
+        ("write", "~/.config"),
+        ("write", "~/.config/agentpack"),
+        ("write", "~/.local/agentpack/enact-sessions"),
     ],
 )
 def test_a_path_that_must_not_be_given_is_refused(
@@ -434,6 +504,8 @@ def test_a_path_that_must_not_be_given_is_refused(
 ) -> None:
     (work / "file.txt").write_text("x")
     os.mkfifo(work / "pipe")
+    (home / ".config" / "agentpack").mkdir(parents=True)
+    (home / ".local" / "agentpack" / "enact-sessions").mkdir(parents=True)
     rule = {"type": "string", "format": "path" if kind == "write" else kind}
     rule |= {"x-access": "write"} if kind == "write" else {}
     schema = {"type": "object", "properties": {"p": rule}}

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 
+from fleet_agentpack.middleware.list_changed import POLL_INTERVAL_S
 from tests.rig import SERVE, Http, Stdio, child_environment, text_of
 
 Call = Callable[[str, dict[str, Any]], dict[str, Any]]
 List = Callable[[], list[dict[str, Any]]]
+CHANGED = "notifications/tools/list_changed"
 META = [f"enact__{each}" for each in ("search", "learn", "install", "uninstall", "list", "run")]
 
 
@@ -188,6 +191,28 @@ def test_clients_hear_of_an_install_at_once_also_by_another_process(home: Path) 
         assert {"agentpack__json__query", "agentpack__text__diff"} <= names
 
 
+def test_clients_hear_of_a_change_once_and_of_nothing_else(work: Path) -> None:
+    (work / "x.csv").write_text("a\n1\n")
+
+    def told(*calls: tuple[str, dict[str, Any]]) -> int:
+        process.notifications.clear()
+        for name, arguments in calls:
+            process.call(name, **arguments)
+        time.sleep(2.5 * POLL_INTERVAL_S)
+        process.ask("ping")  # whatever was sent before its answer has been read now
+        return [note["method"] for note in process.notifications].count(CHANGED)
+
+    stats = {"tool": "agentpack/csv/stats"}
+    with Stdio() as process:
+        process.hello()
+        run_once = ("enact__run", {**stats, "args": {"file": "x.csv"}})
+        assert told(("enact__list", {}), ("enact__search", {"query": "csv"}), run_once) == 0
+        assert told(("enact__install", stats)) == 1
+        assert told(("enact__install", stats), ("enact__learn", stats), run_once) == 0
+        assert told(("agentpack__csv__stats", {"file": "x.csv"})) == 0
+        assert told(("enact__uninstall", stats)) == 1
+
+
 def test_a_call_that_is_cancelled_leaves_no_process(work: Path, home: Path) -> None:
     from tests.enact.kit import add_tool, use_directory
 
@@ -204,8 +229,6 @@ def test_a_call_that_is_cancelled_leaves_no_process(work: Path, home: Path) -> N
 
 
 def wait_until(fact: Callable[[], bool], timeout_s: float = 15) -> None:
-    import time
-
     ends = time.monotonic() + timeout_s
     while not fact():
         assert time.monotonic() < ends, "it never happened"

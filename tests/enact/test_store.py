@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.enact import store as store_module
+from fleet_agentpack.enact import toolsets
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.support.results import UNKNOWN
@@ -351,6 +353,29 @@ def test_the_original_programs_own_entries_are_named_not_run(home: Path) -> None
         service.run("old/tool")
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_only_what_clients_see_changes_the_fingerprint(
+    home: Path, tools: Path, service: EnactService, listed: bool
+) -> None:
+    add_tool(tools, "alice/tool")
+    if listed:
+        service.projection()
+    seen = [service.fingerprint()]
+    for act in (
+        lambda: service.run("alice/tool"),
+        lambda: service.install("alice/tool"),
+        lambda: service.install("alice/tool"),
+        lambda: service.create_toolset("all"),
+        lambda: service.change_toolsets(lambda state: toolsets.remove(state, "all", "alice/tool")),
+        lambda: service.change_toolsets(lambda state: toolsets.use(state, "all")),
+        lambda: service.change_toolsets(lambda state: toolsets.use(state, None)),
+    ):
+        act()
+        seen.append(service.fingerprint())
+    changed = [before != after for before, after in itertools.pairwise(seen)]
+    assert changed == [False, True, False, False, False, True, True]
+
+
 def test_the_store_stamps_what_changes(home: Path, tools: Path, service: EnactService) -> None:
     before = service.fingerprint()
     assert service.fingerprint() == before
@@ -359,7 +384,7 @@ def test_the_store_stamps_what_changes(home: Path, tools: Path, service: EnactSe
     after = service.fingerprint()
     assert after != before
     service.projection()
-    os.utime(home / ".enact/tools/alice/hello/1.1.0", (1, 1))
+    shutil.rmtree(home / ".enact/tools/alice/hello/1.1.0")
     assert service.fingerprint() != after
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +17,12 @@ from fleet_agentpack.enact.attest import (
     Subject,
     verdict,
 )
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.identity import GITLAB
+from fleet_agentpack.enact.registry import MOST_ATTESTATIONS
 from fleet_agentpack.enact.service import EnactService
 from tests.enact.fake_registry import FakeRegistry, Lie
-from tests.enact.kit import configure, refused, tool_bundle
+from tests.enact.kit import configure, manifest, refused, tool_bundle
 from tests.enact.private_sigstore import (
     ACTIONS,
     AUDIT,
@@ -157,6 +161,14 @@ def test_a_real_signature_of_a_trusted_auditor_opens_the_gate(
         ("github:alice/tools", {"uri": WORKFLOW.replace("/tools", "/toolsx"), "issuer": ACTIONS}),
         ("github:alice/*", {"uri": WORKFLOW, "issuer": GITHUB}),
         ("github:alice/*", {"uri": WORKFLOW.replace("https", "http"), "issuer": ACTIONS}),
+        # Whoever runs a tenant says which addresses its accounts have.
+        (
+            "alice@corp.test",
+            {
+                "email": "alice@corp.test",
+                "issuer": f"https://login.microsoftonline.com/{'0' * 8}-{'0' * 27}/v2.0",
+            },
+        ),
     ],
 )
 def test_another_identity_or_issuer_does_not_count(
@@ -223,7 +235,6 @@ def test_a_changed_payload_does_not_count(
 ) -> None:
     trust("github:alice")
     import base64
-    import json
 
     bundle = json.loads(instance().sign(statement("other/tool", VERSION, digest), email=ALICE))
     payload = statement(NAME, VERSION, signed_form(digest))
@@ -236,6 +247,12 @@ FOREIGN = {
     "another bundle": lambda d: statement(NAME, VERSION, signed_form("0" * 64)),
     "another tool": lambda d: statement("alice/tools/other", VERSION, signed_form(d)),
     "another version": lambda d: statement(NAME, "2.0.0", signed_form(d)),
+    "another tool outside": lambda d: statement(
+        NAME,
+        VERSION,
+        d,
+        subjects=[{"name": f"alice/tools/other@{VERSION}", "digest": {"sha256": d}}],
+    ),
     "another tool inside": lambda d: statement(
         NAME, VERSION, signed_form(d), tool={"name": "x/y", "version": VERSION}
     ),
@@ -250,9 +267,6 @@ FOREIGN = {
         NAME, VERSION, signed_form(d), predicate_type="https://slsa.dev/provenance/v1"
     ),
     "another statement": lambda d: statement(NAME, VERSION, signed_form(d), type_="x"),
-    "an audit without result": lambda d: statement(
-        NAME, VERSION, signed_form(d), predicate_type=AUDIT
-    ),
     "not JSON": lambda d: b"\xff\x00",
     "a list": lambda d: b"[]",
 }
@@ -292,6 +306,123 @@ def test_one_auditor_twice_is_one_auditor(
     assert_refused_everywhere(service, home)
     endorse(registry, digest, auditor="bob", email="bob@users.noreply.github.com")
     assert_let_in(service)
+
+
+SAME_PARTY = {
+    "a login's two noreply addresses": (
+        ["github:alice"],
+        [{"email": ALICE}, {"email": "alice@users.noreply.github.com"}],
+    ),
+    "a login in other letters": (
+        ["github:alice"],
+        [{"email": ALICE}, {"email": ALICE.replace("alice", "Alice")}],
+    ),
+    "an address by two providers": (
+        ["alice@corp.test"],
+        [{"email": "alice@corp.test"}, {"email": "alice@corp.test", "issuer": GOOGLE}],
+    ),
+    "an address in other letters": (
+        ["google:*@corp.test"],
+        [{"email": f"{name}@corp.test", "issuer": GOOGLE} for name in ("alice", "Alice")],
+    ),
+    "a project's two branches": (
+        ["github:alice/tools"],
+        [{"uri": WORKFLOW, "issuer": ACTIONS}, {"uri": f"{WORKFLOW}2", "issuer": ACTIONS}],
+    ),
+    "a project's two workflows": (
+        ["github:alice/*"],
+        [
+            {"uri": WORKFLOW, "issuer": ACTIONS},
+            {"uri": WORKFLOW.replace("audit", "other"), "issuer": ACTIONS},
+        ],
+    ),
+    "a GitLab project's two branches": (
+        ["gitlab:group/area/tools"],
+        [
+            {"uri": f"https://gitlab.com/group/area/tools//ci.yml@{ref}", "issuer": GITLAB}
+            for ref in ("main", "next")
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAME_PARTY)
+def test_one_auditor_under_two_identities_is_one_auditor(
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
+    case: str,
+) -> None:
+    trusted, identities = SAME_PARTY[case]
+    trust(*trusted, "github:bob", minimum_attestations=2)
+    for number, identity in enumerate(identities):
+        endorse(registry, digest, auditor=f"row-{number}", **identity)
+    assert_refused_everywhere(service, home)
+    endorse(registry, digest, auditor="bob", email="bob@users.noreply.github.com")
+    assert_let_in(service)
+
+
+def test_a_receipt_that_names_one_auditor_twice_has_one(
+    service: EnactService, registry: FakeRegistry, trust: Callable[..., None], digest: str
+) -> None:
+    trust("alice@corp.test")
+    endorse(registry, digest, email="alice@corp.test")
+    service.install(NAME)
+    receipt = service.store._receipt_path(NAME, VERSION)
+    text = receipt.read_text()
+    row = json.loads(text)["trust"]["signers"][0]
+    data = json.loads(text)
+    data["trust"]["signers"] = [row, {**row, "issuer": GOOGLE}]
+    receipt.write_text(json.dumps(data))
+    assert service.run(NAME).exit_code == 0
+    trust("alice@corp.test", minimum_attestations=2)
+    with refused("TRUST_REFUSED"):
+        service.run(NAME)
+
+
+def test_rows_of_others_cannot_push_a_veto_out_of_sight(
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
+) -> None:
+    trust("github:alice", "github:bob")
+    endorse(registry, digest, auditor="alice", email=ALICE)
+    for number in range(MOST_ATTESTATIONS):
+        registry.attest(NAME, VERSION, f"junk-{number}", b"{}")
+    report = statement(NAME, VERSION, "0" * 64, predicate_type=AUDIT, result="failed")
+    bob = instance().sign(report, email="bob@users.noreply.github.com")
+    registry.attest(NAME, VERSION, "bob", bob)
+    assert_refused_everywhere(service, home)
+
+
+VETOES: dict[str, dict[str, Any]] = {
+    "two subjects": {"result": "failed", "subjects": [{"name": "x"}, {"name": "y"}]},
+    "no subject": {"result": "failed", "subjects": []},
+    "another subject": {"result": "failed", "subjects": [{"name": "x", "digest": {}}]},
+    "a result nobody knows": {"result": "FAILED"},
+    "no result": {},
+}
+
+
+@pytest.mark.parametrize("case", VETOES)
+def test_an_audit_that_did_not_pass_is_a_veto_however_it_is_written(
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
+    case: str,
+) -> None:
+    trust("github:alice", "github:bob")
+    endorse(registry, digest, auditor="alice", email=ALICE)
+    report = statement(NAME, VERSION, signed_form(digest), predicate_type=AUDIT, **VETOES[case])
+    bob = instance().sign(report, email="bob@users.noreply.github.com")
+    registry.attest(NAME, VERSION, "bob", bob)
+    assert_refused_everywhere(service, home, "TRUST_VETO")
 
 
 @pytest.mark.parametrize("reported_digest", ["placeholder", "signed"])
@@ -439,6 +570,30 @@ def test_a_tool_installed_under_allow_is_refused_once_the_policy_is_tightened(
     ):
         with refused("TRUST_REFUSED"):
             act()
+
+
+def test_a_hostile_repository_lowers_nothing(
+    service: EnactService,
+    registry: FakeRegistry,
+    home: Path,
+    trust: Callable[..., None],
+    digest: str,
+) -> None:
+    trust("github:alice")
+    project = home / "work" / ".enact"
+    (project / "tools" / NAME / VERSION).mkdir(parents=True)
+    (project / "tools" / NAME / VERSION / "enact.yaml").write_text(manifest(NAME))
+    pins = {"tools": {NAME: VERSION, "agentpack/evil": "1.0.0", "../../x": "1.0.0"}}
+    (project / "tools.json").write_text(json.dumps(pins))
+    (project / "mcp.json").write_text(json.dumps({**pins, "activeToolset": None}))
+    configure(home / "work", trust={"policy": "allow"}, execution={"default": "local"})
+    assert_refused_everywhere(service, home)
+    for name, version in service.project_tools().items():
+        with pytest.raises(EnactError) as refusal:
+            service.install(f"{name}@{version}", project=True)
+        assert refusal.value.code in ("TRUST_REFUSED", "TOOL_NOT_FOUND", "INVALID_ARGUMENTS")
+    assert service.projection().callables == {}
+    assert json.loads((project / "tools.json").read_text()) == pins
 
 
 def test_the_old_names_of_the_auditors_key_are_read_too(

@@ -155,6 +155,8 @@ def test_login_keeps_the_token_where_only_its_owner_can_read_it(run: Run, home: 
     assert "s3cret" not in path.read_text()
     assert "no login" in run("logout", "shop", **backend).stdout
     run("login", "shop", "--token-stdin", stdin=" \n", status=1)
+    run("login", "shop", "--token-stdin", stdin="x" * 10_001, status=1)
+    assert "no login" in run("logout", "shop", **backend).stdout
     run("login", "shop", status=1)
 
 

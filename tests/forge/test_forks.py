@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.forge.authoring import create_fork
 from fleet_agentpack.forge.changes import (
-    MISSING,
-    Conflict,
-    Edit,
     differences,
     same,
-    three_way,
 )
-from fleet_agentpack.forge.definitions import read_data
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.merging import merge, plan_merge
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.support.results import jsonable
 from tests.forge.tree import agent, write
@@ -161,111 +153,6 @@ def test_equality_tells_types_apart() -> None:
     assert same([{"a": [1]}], [{"a": [1]}])
 
 
-def fork(forge: ForgeService, source: str, name: str) -> Path:
-    return create_fork(forge.desk(), None, source, name, NOW)
-
-
-def run_merge(forge: ForgeService, name: str, prefer: Any = None) -> Any:
-    desk = forge.desk()
-    plan = plan_merge(desk.forks, desk.resolver, name, desk.warnings)
-    merge(plan, prefer, NOW)
-    return plan
-
-
-def test_a_new_fork_records_where_it_came_from(full: ForgeService) -> None:
-    path = fork(full, "base-triage@^1.0.0", "new-triage")
-    data = read_data(path, "agent")
-    assert data["fork_of"] == {
-        "name": "base-triage",
-        "version": "1.1.0",
-        "forked_at": "2026-01-02T03:04:05.000Z",
-    }
-    assert full.validate("agent", name="new-triage", strict=True)["valid"]
-    assert full.fork_diff("new-triage", "json")["summary"]["added"] == 0
-    with pytest.raises(ForgeError) as caught:
-        fork(full, "base-triage", "new-triage")
-    assert caught.value.code == "CONFLICT_ERROR"
-    with pytest.raises(ForgeError, match="No agent 'nowhere'"):
-        fork(full, "nowhere", "x")
-
-
-def test_a_fork_of_markdown_stays_markdown(full: ForgeService) -> None:
-    path = fork(full, "acme:triage", "triage-two")
-    assert path.name == "agent.md"
-    data = read_data(path, "agent")
-    assert data["system_prompt"].startswith("# Triage")
-    assert "extends" not in data
-    assert data["tools"] == ["log", "ticket-read", "ticket-label@~2.1.0"]
-
-
-def test_merge_takes_what_only_upstream_changed_and_keeps_comments(full: ForgeService) -> None:
-    path = fork(full, "base-triage@1.0.0", "ours")
-    path.write_text("# our own notes\n" + path.read_text().replace("Be brief.", "Be kind."))
-    plan = run_merge(full, "ours")
-    data = read_data(path, "agent")
-    assert data["description"] == "Better triage"
-    assert data["tags"] == ["support", "sla"]
-    assert data["version"] == "2.0.0"
-    assert "Be kind." in data["system_prompt"]
-    assert data["fork_of"]["version"] == "2.0.0"
-    assert data["fork_of"]["merged_at"] == "2026-01-02T03:04:05.000Z"
-    assert path.read_text().startswith("# our own notes\n")
-    assert plan.conflicts == ()
-    assert full.fork_check("ours")["hasUpdates"] is False
-    assert full.fork_info("ours")["lastMerged"] == "2026-01-02T03:04:05.000Z"
-
-
-def test_a_conflict_writes_nothing_until_a_side_is_chosen(full: ForgeService) -> None:
-    path = fork(full, "base-triage@1.0.0", "ours")
-    path.write_text(path.read_text().replace("Base triage", "My words"))
-    before = path.read_bytes()
-    with pytest.raises(ForgeError) as caught:
-        run_merge(full, "ours")
-    assert caught.value.code == "CONFLICT_ERROR"
-    assert caught.value.details["conflicts"] == [
-        {
-            "path": "description",
-            "base": "Base triage",
-            "local": "My words",
-            "upstream": "Better triage",
-        }
-    ]
-    assert path.read_bytes() == before
-    run_merge(full, "ours", "ours")
-    assert read_data(path, "agent")["description"] == "My words"
-    path.write_bytes(before)
-    run_merge(full, "ours", "theirs")
-    assert read_data(path, "agent")["description"] == "Better triage"
-
-
-def test_a_fork_that_counts_its_own_versions_keeps_its_number(full: ForgeService) -> None:
-    path = fork(full, "base-triage@1.0.0", "ours")
-    path.write_text(path.read_text().replace("\nversion: 1.0.0", "\nversion: 7.0.0"))
-    run_merge(full, "ours")
-    assert read_data(path, "agent")["version"] == "7.0.0"
-
-
-def test_merge_without_the_forked_version_is_refused(full: ForgeService, home: Path) -> None:
-    path = fork(full, "base-triage@1.0.0", "ours")
-    (home / ".fractary/registry/agents/base-triage@1.0.0/agent.yaml").unlink()
-    before = path.read_bytes()
-    with pytest.raises(ForgeError) as caught:
-        run_merge(full, "ours")
-    assert caught.value.details["availableVersions"] == ["1.1.0", "2.0.0"]
-    assert path.read_bytes() == before
-
-
-def test_merging_markdown_replaces_the_body(full: ForgeService, home: Path) -> None:
-    shared = home / ".fractary/registry/agents"
-    header = agent("note", version="{v}").split("system_prompt")[0]
-    for version, body in (("1.0.0", "Old body."), ("1.1.0", "New body.\n\n---\nwith a rule")):
-        text = f"---\n{header.replace('{v}', version)}---\n{body}\n"
-        write(shared, {f"note@{version}/agent.md": text})
-    path = fork(full, "note@1.0.0", "my-note")
-    run_merge(full, "my-note")
-    assert read_data(path, "agent")["system_prompt"] == "New body.\n\n---\nwith a rule"
-
-
 values = st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["a", "b"]),
     lambda inner: (
@@ -274,39 +161,6 @@ values = st.recursive(
     max_leaves=6,
 )
 mappings = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
-
-
-def apply(data: dict[str, Any], edits: list[Edit]) -> dict[str, Any]:
-    data = copy.deepcopy(data)
-    for edit in edits:
-        target: Any = data
-        for part in edit.path[:-1]:
-            target = target.setdefault(part, {})
-        if edit.value is MISSING:
-            target.pop(edit.path[-1], None)
-        else:
-            target[edit.path[-1]] = edit.value
-    return data
-
-
-@given(mappings, mappings)
-def test_a_fork_without_changes_becomes_upstream(
-    base: dict[str, Any], upstream: dict[str, Any]
-) -> None:
-    results = three_way(base, base, upstream)
-    assert not any(isinstance(each, Conflict) for each in results)
-    assert same(apply(base, [each for each in results if isinstance(each, Edit)]), upstream)
-
-
-@given(mappings, mappings, mappings)
-def test_a_merge_is_the_same_from_both_sides(
-    base: dict[str, Any], local: dict[str, Any], upstream: dict[str, Any]
-) -> None:
-    one = {each.path for each in three_way(base, local, upstream) if isinstance(each, Conflict)}
-    two = {each.path for each in three_way(base, upstream, local) if isinstance(each, Conflict)}
-    assert one == two
-    assert three_way(base, local, base) == []
-    assert three_way(base, local, local) == []
 
 
 @given(mappings, mappings)

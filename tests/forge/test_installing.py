@@ -186,6 +186,53 @@ def test_an_edited_plugin_is_neither_updated_nor_removed(
     assert not edited.exists()
 
 
+def test_a_file_that_somebody_added_is_not_lost(
+    forge: ForgeService, shop: Site, work: Path
+) -> None:
+    install(forge, "@acme/worker")
+    mine = work / ".fractary/plugins/@acme/worker/agents/mine.yaml"
+    mine.write_text("mine")
+    offer(shop, "1.1.0")
+    for write in (
+        lambda: Installer(forge.desk()).update([]),
+        lambda: Installer(forge.desk()).uninstall("@acme/worker", None),
+    ):
+        with pytest.raises(ForgeError, match="edited or added") as caught:
+            write()
+        assert caught.value.details["edited"] == ["agents/mine.yaml"]
+    assert mine.read_text() == "mine"
+
+
+def test_what_is_in_the_place_of_a_plugin_is_not_overwritten(
+    forge: ForgeService, site: Site, configure: Callable[..., None], work: Path
+) -> None:
+    entry = site.put_plugin(plugin_manifest("forge", "1.0.0"), PARTS)
+    configure({"name": "shop", "url": site.put_registry(entry), "cache_ttl": 0})
+    folder = work / ".fractary/plugins/forge"
+    folder.mkdir(parents=True)
+    (folder / "lockfile.json").write_text("{}")
+    for force in (False, True):
+        with pytest.raises(ForgeError, match="nothing was installed") as caught:
+            install(forge, "forge", force=force)
+        assert caught.value.code == "CONFLICT_ERROR"
+    assert [path.name for path in folder.iterdir()] == ["lockfile.json"]
+    assert [path.name for path in folder.parent.iterdir()] == ["forge"]
+
+
+def test_a_broken_plugin_is_installed_again_only_by_force(
+    forge: ForgeService, shop: Site, work: Path
+) -> None:
+    install(forge, "@acme/base")
+    manifest = work / ".fractary/plugins/@acme/base/plugin.json"
+    manifest.write_text("{")
+    with pytest.raises(ForgeError) as caught:
+        install(forge, "@acme/base")
+    assert caught.value.suggestions == ["Install over it with --force"]
+    assert manifest.read_text() == "{"
+    install(forge, "@acme/base", force=True)
+    assert json.loads(manifest.read_text())["version"] == "1.4.0"
+
+
 def test_uninstall_refuses_what_others_need(forge: ForgeService, shop: Site) -> None:
     install(forge, "@acme/worker")
     with pytest.raises(ForgeError) as caught:

@@ -109,6 +109,37 @@ def test_info_of_an_installed_plugin_has_all_its_parts(full: ForgeService) -> No
     assert (plain["author"], plain["components"]["commands"]) == ("Somebody", ["go"])
 
 
+def test_info_speaks_of_this_plugin_alone(full: ForgeService) -> None:
+    assert "warnings" not in full.plugin_info("@acme/helper")
+    for ask in (full.plugin_info, full.plugin_manifest_text):
+        with pytest.raises(
+            ForgeError, match=r"broken-one cannot be read.*not valid JSON"
+        ) as refused:
+            ask("broken-one")
+        assert refused.value.code == "VALIDATION_ERROR"
+
+
+def test_a_broken_copy_does_not_hide_what_a_registry_offers(
+    full: ForgeService, stocked: Site, work: Path
+) -> None:
+    (work / ".fractary/plugins/@acme/helper/plugin.json").write_text("{")
+    info = full.plugin_info("@acme/helper", remote=True)
+    assert info["version"] == "1.3.0"
+    assert "cannot be read" in info["warnings"][0]
+
+
+def test_a_missing_file_registry_names_the_path(
+    forge: ForgeService, configure: Callable[..., None], tmp_path: Path
+) -> None:
+    configure({"name": "gone", "url": f"file://{tmp_path}/gone.json"})
+    with pytest.raises(ForgeError, match=f"{tmp_path}/gone.json does not exist") as refused:
+        forge.plugin_search("x")
+    assert not any("connection" in each for each in refused.value.suggestions)
+    configure({"name": "folder", "url": f"file://{tmp_path}"})
+    with pytest.raises(ForgeError, match="is not a file"):
+        forge.plugin_search("x")
+
+
 def test_info_from_the_registry_verifies_and_names_versions(
     full: ForgeService, stocked: Site
 ) -> None:
@@ -353,12 +384,14 @@ def test_a_refused_registry_asks_for_a_login(
 
 def test_an_endless_redirect_and_a_downgrade_are_refused(site: Site) -> None:
     site.put("/loop", b"", 302, Location="/loop")
-    site.put("/file", b"", 302, Location="file:///etc/passwd")
-    answers = Transport(deadline_s=3).fetch_all(
-        [Request(f"{site.url}/loop"), Request(f"{site.url}/file")]
-    )
+    elsewhere = ["file:///etc/passwd", "ftp://h/x", "http://h:port/", "http://[::1/"]
+    for number, target in enumerate(elsewhere):
+        site.put(f"/{number}", b"", 302, Location=target)
+    paths = ["loop", *map(str, range(len(elsewhere)))]
+    answers = Transport(deadline_s=3).fetch_all([Request(f"{site.url}/{path}") for path in paths])
     assert "without end" in str(answers[0])
-    assert "redirects to a file URL" in str(answers[1])
+    assert all("redirects to a URL that is not followed" in str(each) for each in answers[1:3])
+    assert all(isinstance(each, ForgeError) for each in answers)
 
 
 def test_an_answer_is_cut_off_at_its_limit(site: Site) -> None:

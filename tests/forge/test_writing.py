@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,38 @@ def test_the_users_file_and_a_named_file_are_edited(
         add_registry(make(FRACTARY_CONFIG="own.yaml").places, "x", "https://x.test/r.json")
 
 
+@pytest.mark.parametrize(
+    ("url", "more"),
+    [
+        ("https://r.example.test/r.json?token=abc", {}),
+        ("https://me:pw@r.example.test/r.json", {}),
+        ("https://r.example.test/r.json", {"priority": -1}),
+        ("https://r.example.test/r.json", {"token_env": "ghp-not a name"}),
+        ("http://r.example.test/r.json", {}),
+    ],
+)
+def test_a_registry_that_would_not_work_or_not_be_safe_is_not_written(
+    forge: ForgeService, work: Path, url: str, more: dict[str, Any]
+) -> None:
+    with pytest.raises(ForgeError) as caught:
+        add_registry(forge.places, "r", url, **more)
+    assert caught.value.code == "VALIDATION_ERROR"
+    assert not (work / ".fractary").exists()
+
+
+def test_a_configuration_that_is_a_link_stays_one(
+    forge: ForgeService, home: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "dotfiles.json"
+    target.write_text("{}")
+    link = home / ".fractary/config.json"
+    link.parent.mkdir()
+    link.symlink_to(target)
+    add_registry(forge.places, "u", "file:///r.json", for_user=True)
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["registries"][0]["name"] == "u"
+
+
 def test_a_lock_that_somebody_holds_is_a_conflict(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,4 +221,6 @@ def test_other_logins_survive_and_a_broken_file_is_left_alone(
     path.write_text("{broken")
     with pytest.raises(ForgeError):
         credentials.store("new", Secret("t"), NOW)
+    with pytest.raises(ForgeError):
+        credentials.forget("old", NOW)
     assert path.read_text() == "{broken"
