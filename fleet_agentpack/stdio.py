@@ -92,9 +92,10 @@ class Pending:
             await asyncio.wait_for(self._none.wait(), DRAIN_TIMEOUT_S)
 
     def _done(self, number: object) -> None:
-        if isinstance(number, str | int) and self._ids[number] > 0:
+        if isinstance(number, str | int) and number in self._ids:
             self._ids[number] -= 1
-        self._ids = +self._ids
+            if not self._ids[number]:
+                del self._ids[number]
         if not self._ids:
             self._none.set()
 
