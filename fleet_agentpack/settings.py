@@ -108,7 +108,7 @@ class Settings:
             directories=directories,
             config=config,
             config_path=path,
-            only=_split(variables.get("FLEET_AGENTPACK_ONLY", "")),
+            only=split_names(variables.get("FLEET_AGENTPACK_ONLY", "")),
             warnings=tuple(
                 f"{path}: unknown setting {key}" for key in _unknown_keys(config, KNOWN_KEYS)
             ),
@@ -197,5 +197,6 @@ def _unknown_keys(
     return found
 
 
-def _split(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
+    """The names in a list with commas between them."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
