@@ -16,7 +16,7 @@ from fleet_agentpack.deploy.apply import change_of
 from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.hashes import hash_at
+from fleet_agentpack.deploy.hashes import hash_at, may_execute
 from fleet_agentpack.deploy.journal import Row
 from fleet_agentpack.deploy.model import Blob, Output, Root, path_key, safe_name
 from fleet_agentpack.deploy.recorded import RootRecord, manifest_bytes, read_manifest
@@ -214,9 +214,7 @@ def _stored(store: SnapshotStore, snapshot_id: str, file: ManagedFile) -> Blob:
             next_actions=("choose_other_snapshot",),
             path=file.path,
         )
-    status = os.stat(place)
-    executable = os.name != "nt" and bool(status.st_mode & stat.S_IXUSR)
-    return Blob(file.sha256, status.st_size, executable, place)
+    return Blob(file.sha256, may_execute(os.stat(place).st_mode), place)
 
 
 def _given_back(
@@ -229,9 +227,8 @@ def _given_back(
         backup = None
     if backup is None:
         return Step(root.target, "rollback_delete", path, before, None)
-    status = os.stat(backup)
-    blob = Blob(hash_at(backup), status.st_size, False, backup)
-    mode = stat.S_IMODE(status.st_mode)
+    blob = Blob(hash_at(backup), False, backup)
+    mode = stat.S_IMODE(os.stat(backup).st_mode)
     return Step(root.target, "rollback_restore", path, before, blob, mode)
 
 
@@ -269,7 +266,7 @@ def _restore_manifest(
         return
     stored = store.state_file(then, root.target, path)
     if stored.is_file() and not left:
-        blob = Blob(hash_at(str(stored)), stored.stat().st_size, False, str(stored))
+        blob = Blob(hash_at(str(stored)), False, str(stored))
     else:
         blob = Blob.of(_manifest_of(root, then, [file for file in files if file.path not in left]))
     if blob.sha256 != before:
@@ -280,7 +277,7 @@ def _restore_manifest(
 def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> bytes:
     """A manifest for files whose modules are not known any more."""
     outputs = [
-        Output(root, file.path, Blob(file.sha256, 0, False, ""), ())
+        Output(root, file.path, Blob(file.sha256, False, ""), ())
         for file in sorted(files, key=lambda file: file.path)
     ]
     return manifest_bytes(root, outputs, snapshot_id, now_text())
