@@ -116,3 +116,11 @@ def ask(question: str) -> bool:
     """A question on standard output; anything but yes, and silence, is no."""
     print(question, end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def step_line(step: dict[str, Any]) -> str:
+    """What one step of an update did."""
+    detail = step["detail"]
+    if step["name"] == "lock":
+        return f"lock: {detail['modules']} module(s) in {detail['lockfile']}"
+    return f"fetch: {detail['git_modules_fetched']} git module(s) in {detail['store']}"

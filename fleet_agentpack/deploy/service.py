@@ -59,9 +59,10 @@ class DeployService:
 
     # Looking.
 
+    @paused_collector()
     def plan(self, request: Request, command: str = "plan") -> Envelope:
         """What an apply would change."""
-        with self._looking(command, request) as memory:
+        with self._command(command), self._memory(request) as memory:
             workspace, survey = self._survey(request, memory, Reader(memory.reader.hashes))
             found = plan(survey)
             return envelope(command, data=plan_data(workspace, found), warnings=workspace.warnings)
@@ -70,9 +71,10 @@ class DeployService:
         """The same as plan, under its own name; the text of the differences is for people."""
         return self.plan(request, "diff")
 
+    @paused_collector()
     def status(self, request: Request) -> Envelope:
         """How the disk differs from what should be there."""
-        with self._looking("status", request) as memory:
+        with self._command("status"), self._memory(request) as memory:
             reader = Reader(memory.reader.hashes)
             workspace, survey = self._survey(request, memory, reader)
             items = drift(survey, list(extras(survey, reader, memory.reader.lister)))
@@ -115,10 +117,11 @@ class DeployService:
                 "roots": rows,
             }
             hints = [row["suggestion"].partition(": ")[2] for row in rows if row["suggestion"]]
+            actions = sorted(set(hints))
             if unclean and not fix:
-                hints.append(f"{prefix(request)} doctor --fix --yes --json")
-            if hints:
-                data["next_actions"] = list(dict.fromkeys(hints))
+                actions.insert(0, f"{prefix(request)} doctor --fix --yes --json")
+            if actions:
+                data["next_actions"] = actions
             return envelope(command, data=data, warnings=warnings)
 
     def snapshots(self) -> Envelope:
@@ -244,9 +247,10 @@ class DeployService:
 
     # Parts.
 
+    @paused_collector()
     def differences(self, request: Request) -> tuple[Plan, list[str]]:
         """The plan itself and its warnings, for showing the differences as text."""
-        with self._looking("diff", request) as memory:
+        with self._command("diff"), self._memory(request) as memory:
             workspace, survey = self._survey(request, memory, Reader(memory.reader.hashes))
             return plan(survey), workspace.warnings
 
@@ -347,12 +351,6 @@ class DeployService:
                 file = cache_file(self._home.cache, str(self._home.root), str(self._home.cwd), repo)
                 self._memories[repo] = Memory(TreeReader(HashCache(file)))
             yield self._memories[repo]
-
-    @contextmanager
-    def _looking(self, command: str, request: Request) -> Iterator[Memory]:
-        """A command that only looks, at so many files that the collector would cost a fifth."""
-        with self._command(command), self._memory(request) as memory, paused_collector():
-            yield memory
 
     @contextmanager
     def _command(self, command: str) -> Iterator[None]:
