@@ -136,9 +136,11 @@ def cache_file(directory: Path, *names: str) -> Path:
 
 def settled(mtime: int, ctime: int) -> bool:
     """Whether a later change of a file is bound to show in its stat."""
+    age = time.time_ns() - (mtime if mtime > ctime else ctime)
+    if age > COARSE_CLOCK_NS:
+        return True
     coarse = mtime % 1_000_000_000 == 0 and ctime % 1_000_000_000 == 0
-    blur = COARSE_CLOCK_NS if coarse else FINE_CLOCK_NS
-    return time.time_ns() - (mtime if mtime > ctime else ctime) > blur
+    return age > FINE_CLOCK_NS and not coarse
 
 
 def _encode(entries: dict[str, FileState]) -> bytes:

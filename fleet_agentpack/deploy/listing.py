@@ -41,9 +41,11 @@ def _read(directory: str) -> Listing:
     directories, files, others = [], [], []
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.is_file(follow_symlinks=False):
+            if entry.is_symlink():
+                others.append((entry.name, entry.path))
+            elif entry.is_file():
                 files.append((entry.name, entry.path))
-            elif entry.is_dir(follow_symlinks=False):
+            elif entry.is_dir():
                 directories.append((entry.name, entry.path))
             else:
                 others.append((entry.name, entry.path))
