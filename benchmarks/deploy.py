@@ -29,6 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from fleet_agentpack.deploy.disk import sync_directory
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.deploy.workspace import Request
@@ -41,8 +42,9 @@ MEAN_BYTES = 3700
 class World:
     """A repo of skills, prompts, commands and instructions, and a project to deploy it to."""
 
-    def __init__(self, root: Path, modules: int) -> None:
+    def __init__(self, root: Path, modules: int, *, durable: bool = False) -> None:
         self.root = root
+        self.durable = durable
         self.repo = root / "agentpack/repo"
         self.project = root / "project"
         self.user = root / "user"
@@ -60,6 +62,7 @@ class World:
             "HOME": str(self.user),
             "AGENTPACK_HOME": str(self.root / "agentpack"),
             "AGENTPACK_MACHINE_ID": "bench",
+            "AGENTPACK_FSYNC": "1" if self.durable else "0",
         }
 
     def service(self, cache: str = "cache") -> DeployService:
@@ -154,7 +157,7 @@ def read_and_hash_unbuffered(paths: list[str]) -> None:
             hashlib.sha256(stream.read()).hexdigest()
 
 
-def write_plainly(contents: list[tuple[str, bytes]], top: Path) -> None:
+def write_plainly(contents: list[tuple[str, bytes]], top: Path, *, durable: bool) -> None:
     """Every output by way of a temporary file, and one copy of each, as a deploy leaves them."""
     for number, (_path, data) in enumerate(contents):
         for place in (top / "out" / str(number % 997), top / "copy" / str(number % 997)):
@@ -162,7 +165,12 @@ def write_plainly(contents: list[tuple[str, bytes]], top: Path) -> None:
             name, temporary = f"{place}/{number}", f"{place}/.{number}.tmp"
             with open(temporary, "wb") as stream:  # noqa: PTH123
                 stream.write(data)
+                if durable:
+                    stream.flush()
+                    os.fsync(stream.fileno())
             os.rename(temporary, name)  # noqa: PTH104
+            if durable:
+                sync_directory(str(place))
 
 
 def server_memory(world: World) -> float:
@@ -236,7 +244,7 @@ class Fresh:
         shutil.rmtree(self._world.root / f"cache-{self._name}-{self._number}", ignore_errors=True)
 
 
-def measure(world: World) -> None:
+def measure(world: World, durable: World) -> None:
     table = Table()
     sources = world.sources()
     read_and_hash(sources)
@@ -249,23 +257,24 @@ def measure(world: World) -> None:
     )
     table.add(f"limit: read and hash {len(sources)} sources", plain, buffered, plain)
     table.add("plan, nothing deployed, first call", first, buffered, plain, bound=4)
+    measure_apply(durable, table)
     measure_apply(world, table)
     measure_deployed(world, table, sources + world.outputs())
 
 
 def measure_apply(world: World, table: Table) -> None:
-    """Everything new, twice; between the two, the same files written plainly."""
+    """Everything new, twice; between the two, the same files written plainly in the same way."""
     took, plain = [], []
     for number in range(2):
         world.forget()
         took.append(timed(lambda: world.service("cache-apply").deploy(Request())))
         contents = [(path, Path(path).read_bytes()) for path in world.outputs()]
         top = world.root / f"plain-{number}"
-        plain.append(timed(lambda c=contents, t=top: write_plainly(c, t)))
+        plain.append(timed(lambda c=contents, t=top: write_plainly(c, t, durable=world.durable)))
         shutil.rmtree(top)
-    limit = min(plain)
-    table.add(f"limit: write {len(contents)} files and a copy of each", limit, limit)
-    table.add("deploy --apply, everything new", min(took), limit, bound=1.5)
+    limit, how = min(plain), ", each synced" if world.durable else ""
+    table.add(f"limit: write {len(contents)} files and a copy of each{how}", limit, limit)
+    table.add(f"deploy --apply, everything new{how}", min(took), limit, bound=1.5)
 
 
 def measure_deployed(world: World, table: Table, everything: list[str]) -> None:
@@ -399,7 +408,7 @@ def main() -> None:
     try:
         world = World(scratch / "world", options.modules)
         print(f"{options.modules} modules, {len(world.sources())} source files\n")
-        measure(world)
+        measure(world, World(scratch / "durable", max(3, options.modules // 30), durable=True))
         memory = server_memory(world)
         print(f"resident memory of a server after a plan: {memory:.0f} MB (≤ 150 MB)")
         if program := os.environ.get("AGENTPACK_BIN"):
