@@ -36,6 +36,7 @@ class Reader:
     def __init__(self, hashes: HashCache) -> None:
         self._hashes = hashes
         self.looked_at: set[str] = set()
+        self.directories: dict[str, os.stat_result] = {}  # the real ones below roots, as seen here
 
     def state(self, path: str) -> FileState | None:
         """What stands at a path; a link counts as what it leads to. Raises `DeployError`."""
@@ -83,9 +84,24 @@ class Reader:
             exists = _is_directory(root.dir)
         else:
             above = path.rpartition("/")[0] or "/"
-            exists = self.directory(root, above, known) and _is_own_directory(root, path)
+            exists = self.directory(root, above, known) and self._is_own_directory(root, path)
         known[path] = exists
         return exists
+
+    def _is_own_directory(self, root: Root, path: str) -> bool:
+        """Whether a directory exists and really lies inside its root."""
+        try:
+            found = os.lstat(path)
+            if stat.S_ISDIR(found.st_mode):
+                self.directories[path] = found
+                return True
+            if stat.S_ISLNK(found.st_mode):
+                _refuse_way_out(root, path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise DeployError.io(path, error, "read") from error
+        return _is_directory(path)
 
 
 class Disk(Reader):
@@ -204,27 +220,17 @@ def _is_directory(path: str) -> bool:
     return True
 
 
-def _is_own_directory(root: Root, path: str) -> bool:
-    """Whether a directory exists and really lies inside its root."""
-    try:
-        mode = os.lstat(path).st_mode
-        if stat.S_ISDIR(mode):
-            return True
-        if stat.S_ISLNK(mode):
-            inside = os.path.realpath(root.dir).rstrip("/") + "/"
-            if not os.path.realpath(path).startswith(inside):
-                raise DeployError(
-                    "E_IO_INVALID_PATH",
-                    f"{path} is a link that leads out of {root.dir}",
-                    path=path,
-                    path_posix=path,
-                    hint="remove the link, or point the target at the directory that it leads to",
-                )
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise DeployError.io(path, error, "read") from error
-    return _is_directory(path)
+def _refuse_way_out(root: Root, path: str) -> None:
+    """Raises `DeployError` when a link leads out of its root."""
+    inside = os.path.realpath(root.dir).rstrip("/") + "/"
+    if not os.path.realpath(path).startswith(inside):
+        raise DeployError(
+            "E_IO_INVALID_PATH",
+            f"{path} is a link that leads out of {root.dir}",
+            path=path,
+            path_posix=path,
+            hint="remove the link, or point the target at the directory that it leads to",
+        )
 
 
 def _in_the_way(path: str) -> DeployError:

@@ -19,4 +19,7 @@ def paused_collector() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            if not gc.get_freeze_count():
+                gc.freeze()  # together: what was made counts as old, unlooked at
+                gc.unfreeze()
             gc.enable()
