@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fleet_agentpack import inventory
 from fleet_agentpack.settings import (
     HttpSettings,
     Settings,
     SettingsError,
     check_exposure,
     read_token_file,
+    split_names,
 )
 from fleet_agentpack.support.errors import AppError
 from fleet_agentpack.support.results import jsonable, to_text
@@ -24,6 +26,7 @@ from fleet_agentpack.support.secret import Secret
 from fleet_agentpack.version import __version__
 
 PROG = "fleet-agentpack"
+LAST_PORT = 65535
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 DEPLOY = "fleet_agentpack.commands.deploy"
@@ -85,8 +88,9 @@ def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
 
 def serve(options: argparse.Namespace, settings: Settings) -> int:
     """Serve MCP on stdio or HTTP until the client, or a signal, ends it."""
-    from fleet_agentpack.stdio import Wire, run_stdio
+    from fleet_agentpack.wire import Wire
 
+    inventory.check_names(settings.only)
     over_http = options.http
     if over_http:
         check_exposure(settings.http)
@@ -106,14 +110,13 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     gc.enable()
     gc.freeze()
     if wire:
+        from fleet_agentpack.stdio import run_stdio
+
         return run_stdio(mcp, wire)
     import asyncio
 
-    from fleet_agentpack.http import MCP_PATH, serve_http
+    from fleet_agentpack.http import serve_http
 
-    sys.stderr.write(
-        f"{PROG} {__version__} listens on http://{settings.http.host}:{settings.http.port}{MCP_PATH}\n"
-    )
     asyncio.run(serve_http(mcp, settings.http, options.log_level))
     return 0
 
@@ -167,29 +170,36 @@ def _guarded(prog: str, action: Callable[[], int], *, as_json: bool = False) -> 
 
 def _settings(options: argparse.Namespace, *, lenient: bool = False) -> Settings:
     settings = Settings.read(lenient=lenient)
-    only = tuple(part.strip() for part in options.only.split(",") if part.strip())
     return dataclasses.replace(
         settings,
-        only=only or settings.only,
+        only=split_names(options.only) or settings.only,
         read_only=options.read_only,
         http=_http_settings(options, settings) if options.http else settings.http,
     )
 
 
 def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSettings:
-    table = settings.table("http")
     return HttpSettings(
         host=options.host,
         port=options.port,
         token=_token(options, settings),
-        allowed_hosts=(*table.get("allowed_hosts", ()), *options.allowed_host),
+        allowed_hosts=(*_configured_hosts(settings), *options.allowed_host),
         install_scope=options.install_scope,
     )
+
+
+def _configured_hosts(settings: Settings) -> list[str]:
+    hosts = settings.table("http").get("allowed_hosts", [])
+    if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
+        raise SettingsError(f"{settings.config_path}: http.allowed_hosts must be a list of names")
+    return hosts
 
 
 def _token(options: argparse.Namespace, settings: Settings) -> Secret | None:
     path = options.token_file or settings.table("http").get("token_file")
     if path:
+        if not isinstance(path, str):
+            raise SettingsError(f"{settings.config_path}: http.token_file must be a path")
         return read_token_file(Path(path).expanduser())
     given = settings.environ.get("FLEET_AGENTPACK_TOKEN", "")
     return Secret(given) if given else None
@@ -214,7 +224,7 @@ def _server_parser(prog: str, *, with_commands: bool) -> argparse.ArgumentParser
     http = parser.add_argument_group("HTTP instead of stdio")
     http.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp")
     http.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    http.add_argument("--port", type=int, default=3000, help="port to listen on (%(default)s)")
+    http.add_argument("--port", type=_port, default=3000, help="port to listen on (%(default)s)")
     http.add_argument("--token-file", metavar="PATH", help="file with the bearer token, mode 0600")
     http.add_argument(
         "--allowed-host",
@@ -238,6 +248,12 @@ def _server_parser(prog: str, *, with_commands: bool) -> argparse.ArgumentParser
         parser.add_argument("command", nargs="?", metavar="COMMAND", help=argparse.SUPPRESS)
         parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; give one from 0 to {LAST_PORT}")
+    return int(text)
 
 
 def _explain_waiting() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -11,8 +13,9 @@ from fastmcp.server.auth import AccessToken, TokenVerifier
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from fleet_agentpack.settings import HttpSettings
+from fleet_agentpack.settings import APP, HttpSettings
 from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.version import __version__
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -59,7 +62,18 @@ async def serve_http(mcp: FastMCP[Any], http: HttpSettings, log_level: str) -> N
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
     async with mcp._lifespan_manager():
-        await uvicorn.Server(config).serve()
+        await _Server(config).serve()
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens, once it does."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for each in self.servers:
+            host, port = each.sockets[0].getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            sys.stderr.write(f"{APP} {__version__} listens on http://{shown}:{port}{MCP_PATH}\n")
 
 
 async def _health(_: Request) -> Response:

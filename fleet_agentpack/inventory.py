@@ -23,13 +23,18 @@ DOMAINS: dict[str, str] = {
 }
 
 
-def select(only: Sequence[str] = ()) -> list[Domain]:
-    """The chosen domains, or all of them. Raises `SettingsError` for a name that is not there."""
+def check_names(only: Sequence[str]) -> None:
+    """Look whether there are such domains, importing none. Raises `SettingsError` if not."""
     unknown = [name for name in only if name not in DOMAINS]
     if unknown:
         raise SettingsError(
             f"unknown domain {', '.join(map(repr, unknown))}; choose from {', '.join(DOMAINS)}"
         )
+
+
+def select(only: Sequence[str] = ()) -> list[Domain]:
+    """The chosen domains, or all of them. Raises `SettingsError` for a name that is not there."""
+    check_names(only)
     chosen = [name for name in DOMAINS if not only or name in only]
     return [importlib.import_module(DOMAINS[name]).DOMAIN for name in chosen]
 

@@ -10,5 +10,6 @@ def configure(level: str) -> None:
     logging.basicConfig(
         level=level.upper(), format="%(levelname)s %(name)s: %(message)s", force=True
     )
-    for noisy in ("mcp", "httpx", "httpcore", "uvicorn"):
+    # Below a warning these tell of themselves, and FastMCP of the arguments of every call.
+    for noisy in ("fastmcp", "mcp", "httpx", "httpcore", "uvicorn"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

@@ -121,7 +121,7 @@ class Settings:
             directories=directories,
             config=config,
             config_path=path,
-            only=_split(variables.get("FLEET_AGENTPACK_ONLY", "")),
+            only=split_names(variables.get("FLEET_AGENTPACK_ONLY", "")),
             warnings=tuple(warnings),
         )
 
@@ -208,5 +208,6 @@ def _unknown_keys(
     return found
 
 
-def _split(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
+    """The names in a list with commas between them."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

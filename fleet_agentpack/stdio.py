@@ -1,7 +1,4 @@
-"""Serves over stdio: the wire out of everybody else's reach, every request answered, a quick end.
-
-Only `Wire.claim` may run before the heavy imports, so nothing heavy is imported at the top.
-"""
+"""Serves over stdio: every request answered, whatever else is on the line, and a quick end."""
 
 from __future__ import annotations
 
@@ -10,118 +7,154 @@ import contextlib
 import json
 import os
 import queue
-import re
 import signal
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from fastmcp.server.context import reset_transport, set_transport
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fastmcp import FastMCP
+
+    from fleet_agentpack.wire import Wire
 
 DRAIN_TIMEOUT_S = 10.0  # how long requests under way at end of input may still take
 EXIT_GRACE_S = 2.0  # how long a closing server may take before it is ended anyway
 CHUNK = 1 << 16
 
-_HANDSHAKE_ID = "fleet-agentpack:handshake"
-_NEEDS_NO_HANDSHAKE = ("initialize", "ping", "server/discover")
+_CANCELLED = "notifications/cancelled"
 _ENDLESS = ("subscriptions/listen",)
 _PROTOCOL_KEY = "io.modelcontextprotocol/protocolVersion"
+_INVALID = "Not a JSON-RPC 2.0 message with a text or whole number as id, or nested too deeply."
+_HANDSHAKE_ID = "fleet-agentpack:handshake"
 _HANDSHAKE = (
-    {
-        "jsonrpc": "2.0",
-        "id": _HANDSHAKE_ID,
-        "method": "initialize",
-        "params": {
+    JSONRPCRequest(
+        jsonrpc="2.0",
+        id=_HANDSHAKE_ID,
+        method="initialize",
+        params={
             "protocolVersion": "2025-11-25",
             "capabilities": {},
             "clientInfo": {"name": "pipe", "version": "0"},
         },
-    },
-    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    ),
+    JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"),
 )
-_ANSWER = re.compile(
-    r'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?[0-9]+),"(?:result|error)":', re.DOTALL
-)
-
-
-@dataclass(frozen=True)
-class Wire:
-    """The two descriptors that carry JSON-RPC."""
-
-    reading: int
-    writing: int
-
-    @classmethod
-    def claim(cls) -> Wire:
-        """Move standard input and output away, so that nothing else reads or writes the wire.
-
-        From here on, standard input is empty and standard output is standard error.
-        """
-        wire = cls(_duplicate(0, os.O_RDONLY), _duplicate(1, os.O_WRONLY))
-        null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 0)
-        try:
-            os.dup2(2, 1)
-        except OSError:
-            os.dup2(null, 1)
-        os.close(null)
-        return wire
-
-
-def _duplicate(descriptor: int, flags: int) -> int:
-    try:
-        duplicate = os.dup(descriptor)
-    except OSError:  # the caller closed it
-        duplicate = os.open(os.devnull, flags)
-    if os.name == "nt":
-        import msvcrt
-
-        msvcrt.setmode(duplicate, os.O_BINARY)  # type: ignore[attr-defined,unused-ignore]
-    return duplicate
 
 
 class Pending:
     """The requests that still want an answer."""
 
     def __init__(self) -> None:
-        self._ids: set[str | int] = set()
+        self._ids: Counter[RequestId] = Counter()
         self._none = asyncio.Event()
         self._none.set()
 
-    def asked(self, message: dict[str, Any]) -> None:
+    def asked(self, message: JSONRPCMessage) -> None:
         """Note a message from the client."""
-        method, number = message.get("method"), message.get("id")
-        if method == "notifications/cancelled":
-            params = message.get("params")
-            self.answered(params.get("requestId") if isinstance(params, dict) else None)
-        elif isinstance(method, str) and _is_id(number) and method not in _ENDLESS:
-            self._ids.add(number)
+        if isinstance(message, JSONRPCRequest) and message.method not in _ENDLESS:
+            self._ids[message.id] += 1
             self._none.clear()
+        if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
+            self._done((message.params or {}).get("requestId"))
 
-    def answered(self, number: object) -> None:
-        """Note an answer to the client."""
-        if isinstance(number, str | int):
-            self._ids.discard(number)
-        if not self._ids:
-            self._none.set()
+    def answered(self, message: JSONRPCMessage) -> None:
+        """Note a message to the client."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._done(message.id)
+
+    def forget(self) -> None:
+        """Wait for none of them any longer."""
+        self._ids.clear()
+        self._none.set()
 
     async def drained(self) -> None:
         """Wait until nothing is under way, within limits."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._none.wait(), DRAIN_TIMEOUT_S)
 
+    def _done(self, number: object) -> None:
+        if isinstance(number, str | int) and number in self._ids:
+            self._ids[number] -= 1
+            if not self._ids[number]:
+                del self._ids[number]
+        if not self._ids:
+            self._none.set()
 
-class Input:
-    """Lines from the wire, read by a thread that never keeps the process alive."""
+
+class Output:
+    """Messages to the client, written by a thread so that a slow reader stops nothing else."""
 
     def __init__(self, descriptor: int, pending: Pending) -> None:
-        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._pending = pending
+        self._thread = threading.Thread(target=self._write, args=(descriptor,), daemon=True)
+        self._loop = asyncio.get_running_loop()
+        self.when_nobody_reads: Callable[[], None] = pending.forget
+        self._thread.start()
+
+    def _write(self, descriptor: int) -> None:
+        try:
+            while (line := self._lines.get()) is not None:
+                view = memoryview(line)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+        except OSError:
+            with contextlib.suppress(RuntimeError):  # the loop has closed
+                self._loop.call_soon_threadsafe(self.when_nobody_reads)
+
+    async def send(self, item: SessionMessage) -> None:
+        """Queue one message, unless it answers the handshake that we made up."""
+        self.put(item.message)
+
+    def put(self, message: JSONRPCMessage) -> None:
+        """Queue one message now."""
+        self._pending.answered(message)
+        if getattr(message, "id", None) != _HANDSHAKE_ID:
+            self._lines.put(_encoded(message) + b"\n")
+
+    async def aclose(self) -> None:
+        """Nothing to do: `finish` writes what is queued."""
+
+    async def __aenter__(self) -> Output:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    def finish(self, timeout_s: float) -> None:
+        """Write what is queued, as long as somebody reads it."""
+        self._lines.put(None)
+        self._thread.join(timeout_s)
+
+
+class Input:
+    """Messages from the client, read by a thread that never keeps the process alive."""
+
+    def __init__(self, descriptor: int, pending: Pending, out: Output) -> None:
+        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._pending, self._out = pending, out
+        self._messages: deque[JSONRPCMessage] = deque()
         self._greeted = False
-        self._ready: list[str] = []
+        self._ended = False
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, args=(descriptor, loop), daemon=True).start()
 
@@ -142,120 +175,143 @@ class Input:
             hand_over(b"".join(rest))
         hand_over(None)
 
+    def end(self) -> None:
+        """Take the input for ended, and no answer for wanted."""
+        self._pending.forget()
+        self._lines.put_nowait(None)
+
+    async def receive(self) -> SessionMessage:
+        """The next message; raises `StopAsyncIteration` when there is none."""
+        while not self._messages:
+            if self._ended:
+                raise StopAsyncIteration
+            line = await self._lines.get()
+            if line is None:
+                self._ended = True
+                await self._pending.drained()
+                _end_anyway(self._out, 0, DRAIN_TIMEOUT_S)
+                raise StopAsyncIteration
+            for message in self._read_line(line.decode("utf-8", "replace").strip()):
+                self._admit(message)
+        return SessionMessage(self._messages.popleft())
+
     def __aiter__(self) -> Input:
         return self
 
-    async def __anext__(self) -> str:
-        if not self._ready:
-            self._ready = list(await self._next_lines())
-        return self._ready.pop(0)
+    __anext__ = receive
 
-    async def _next_lines(self) -> Iterator[str]:
-        raw = await self._lines.get()
-        if raw is None:
-            await self._pending.drained()
-            raise StopAsyncIteration
-        line = raw.decode("utf-8", "replace")
-        message = _message(line)
-        if message is None:
-            return iter([line])
-        self._pending.asked(message)
-        first, self._greeted = not self._greeted, True
-        if first and _wants_handshake(message):
-            return iter([*map(json.dumps, _HANDSHAKE), line])
-        return iter([line])
+    async def aclose(self) -> None:
+        """Nothing to do: the thread ends with the process."""
 
+    async def __aenter__(self) -> Input:
+        return self
 
-class Output:
-    """Lines to the wire, written by a thread so that a slow reader stops nothing else."""
-
-    def __init__(self, descriptor: int, pending: Pending) -> None:
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._pending = pending
-        self._thread = threading.Thread(target=self._write, args=(descriptor,), daemon=True)
-        self._thread.start()
-
-    def _write(self, descriptor: int) -> None:
-        with contextlib.suppress(OSError):  # nobody reads any more
-            while (line := self._lines.get()) is not None:
-                view = memoryview(line)
-                while view:
-                    view = view[os.write(descriptor, view) :]
-
-    async def write(self, text: str) -> None:
-        """Queue one message, unless it answers the handshake that we made up."""
-        number = _answered_id(text)
-        if number == _HANDSHAKE_ID:
-            return
-        self._lines.put(text.encode())
-        if number is not None:
-            self._pending.answered(number)
-
-    async def flush(self) -> None:
-        """Nothing to do: lines are written as they come."""
-
-    def close(self) -> None:
-        """Write what is queued."""
-        self._lines.put(None)
-        self._thread.join(EXIT_GRACE_S)
-
-
-def _message(line: str) -> dict[str, Any] | None:
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
+    async def __aexit__(self, *_: object) -> None:
         return None
-    return message if isinstance(message, dict) and message.get("jsonrpc") == "2.0" else None
+
+    def _admit(self, message: JSONRPCMessage) -> None:
+        self._pending.asked(message)
+        if isinstance(message, JSONRPCRequest) and not self._greeted and message.method != "ping":
+            self._greeted = True
+            if _wants_handshake(message):
+                self._messages.extend(_HANDSHAKE)
+        self._messages.append(message)
+
+    def _read_line(self, line: str) -> Iterator[JSONRPCMessage]:
+        """A line's message; a batch's messages, each answered on a line of its own."""
+        if not line:
+            return
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            if isinstance(message, JSONRPCRequest):
+                yield message
+                return
+        except ValidationError:
+            pass
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            self._refuse(None, PARSE_ERROR, "This line is not usable JSON.")
+            return
+        for item in data if isinstance(data, list) else [data]:
+            found = _message(item)
+            if found:
+                yield found
+            elif not _is_answer(item):
+                self._refuse(item, INVALID_REQUEST, _INVALID)
+
+    def _refuse(self, item: Any, code: int, message: str) -> None:
+        number = item.get("id") if isinstance(item, dict) else None
+        usable = isinstance(number, str | int) and not isinstance(number, bool)
+        error = ErrorData(code=code, message=message)
+        self._out.put(JSONRPCError(jsonrpc="2.0", id=number if usable else None, error=error))
 
 
-def _is_id(value: object) -> TypeGuard[str | int]:
-    return isinstance(value, str | int) and not isinstance(value, bool)
+def _encoded(message: JSONRPCMessage) -> bytes:
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    except PydanticSerializationError:  # halves of characters, such as in odd file names
+        plain = message.model_dump(by_alias=True, exclude_unset=True)
+        text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
 
 
-def _wants_handshake(message: dict[str, Any]) -> bool:
-    """Whether a first message is a request that neither shakes hands nor names its protocol."""
-    params = message.get("params")
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    return (
-        isinstance(message.get("method"), str)
-        and _is_id(message.get("id"))
-        and message["method"] not in _NEEDS_NO_HANDSHAKE
-        and not (isinstance(meta, dict) and _PROTOCOL_KEY in meta)
-    )
+def _message(item: Any) -> JSONRPCMessage | None:
+    """An item as a message, halves of characters replaced; None for what is no message."""
+    try:
+        text = json.dumps(item, ensure_ascii=False).encode("utf-8", "replace")
+        message = jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except (ValidationError, RecursionError):
+        return None
+    # Who sends an id, even an unusable one, waits for an answer.
+    return None if isinstance(message, JSONRPCNotification) and "id" in item else message
 
 
-def _answered_id(text: str) -> object:
-    match = _ANSWER.match(text)
-    return json.loads(match[1]) if match else None
+def _is_answer(item: Any) -> bool:
+    return isinstance(item, dict) and "method" not in item and ("result" in item or "error" in item)
+
+
+def _wants_handshake(message: JSONRPCRequest) -> bool:
+    """Whether a first request neither shakes hands nor names its protocol."""
+    meta = (message.params or {}).get("_meta")
+    named = isinstance(meta, dict) and _PROTOCOL_KEY in meta
+    return message.method not in ("initialize", "server/discover") and not named
 
 
 def run_stdio(mcp: FastMCP[Any], wire: Wire) -> int:
     """Serve until end of input or a signal; returns the exit status."""
-    status = asyncio.run(_serve(mcp, wire))
-    # A tool that ignores its cancellation must not keep the process.
-    last_resort = threading.Timer(EXIT_GRACE_S, os._exit, (status,))
-    last_resort.daemon = True
-    last_resort.start()
-    return status
+    return asyncio.run(_serve(mcp, wire))
+
+
+def _end_anyway(out: Output, status: int, after_s: float) -> None:
+    """A tool that ignores its cancellation must not keep the process."""
+
+    def end() -> None:
+        time.sleep(after_s)
+        out.finish(DRAIN_TIMEOUT_S)
+        os._exit(status)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 async def _serve(mcp: FastMCP[Any], wire: Wire) -> int:
-    from fastmcp.server.context import reset_transport, set_transport
-    from mcp.server.stdio import stdio_server
-
     pending = Pending()
-    lines, out = Input(wire.reading, pending), Output(wire.writing, pending)
+    out = Output(wire.writing, pending)
+    messages = Input(wire.reading, pending, out)
+    out.when_nobody_reads = messages.end
     ended = _Signals()
     token = set_transport("stdio")
+    server = mcp._mcp_server
     try:
-        async with mcp._lifespan_manager(), stdio_server(lines, out) as (read, write):  # type: ignore[arg-type]
-            await mcp._mcp_server.run(read, write, mcp._mcp_server.create_initialization_options())
+        async with mcp._lifespan_manager():
+            await server.run(messages, out, server.create_initialization_options())
     except BaseException:  # torn down in the middle, the SDK's tasks complain in several ways
         if not ended.status:
             raise
     finally:
         reset_transport(token)
-        out.close()
+        _end_anyway(out, ended.status, EXIT_GRACE_S)
+        out.finish(EXIT_GRACE_S if ended.status else DRAIN_TIMEOUT_S)
     return ended.status
 
 

@@ -22,13 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help="make the fleet's cassettes anew")
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home; the working directory is an empty folder inside it."""
+def enter_empty_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make an empty home with an empty working directory inside, and a clean environment."""
     for name in list(os.environ):
         if name not in KEPT and not name.startswith(KEPT_PREFIXES):
             monkeypatch.delenv(name)
-    home = tmp_path / "home"
+    home = folder / "home"
     work = home / "work"
     work.mkdir(parents=True)
     for name, value in {
@@ -46,6 +45,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(name, str(value))
     monkeypatch.chdir(work)
     return home
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home; the working directory is an empty folder inside it."""
+    return enter_empty_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Stdio:
             env=child_environment(**env),
             cwd=cwd,
         )
+        self.folder = cwd or Path.cwd()
         self.bad_lines: list[bytes] = []
         self.notifications: list[dict[str, Any]] = []
         self.errors = b""
@@ -84,7 +85,10 @@ class Stdio:
             self.errors += line
 
     def line(self, text: str) -> None:
-        self.process.stdin.write(text.encode() + b"\n")
+        self.raw(text.encode() + b"\n")
+
+    def raw(self, data: bytes) -> None:
+        self.process.stdin.write(data)
         self.process.stdin.flush()
 
     def notify(self, method: str, **params: Any) -> None:
@@ -164,6 +168,14 @@ def pipe(
 def text_of(result: dict[str, Any]) -> str:
     """The text of a tool result."""
     return "".join(block["text"] for block in result["content"])
+
+
+def eventually(holds: Callable[[], object], timeout_s: float = 10) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
 
 
 def free_port() -> int:

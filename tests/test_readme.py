@@ -67,7 +67,8 @@ def test_the_entries_for_clients_start_the_server() -> None:
     for entry in entries:
         assert entry["command"] == "uvx"
         assert entry["args"][:3] == ["--from", "/path/to/fleet-agentpack", "fleet-agentpack"]
-        with Stdio([*SERVE, *entry["args"][3:]]) as server:
+    for options in {tuple(entry["args"][3:]) for entry in entries}:
+        with Stdio([*SERVE, *options]) as server:
             assert server.hello()["serverInfo"]["name"] == "agentpack"
             assert len(server.ask("tools/list")["result"]["tools"]) in (25, 43)
 

@@ -10,7 +10,7 @@ async def noop(_service: object, *, text: str = "") -> dict[str, str]:
 
 
 def main() -> int:
-    from fleet_agentpack.stdio import Wire, run_stdio
+    from fleet_agentpack.wire import Wire
 
     port = int(sys.argv[1]) if len(sys.argv) > 1 else None
     wire = None if port else Wire.claim()
@@ -36,6 +36,8 @@ def main() -> int:
     gc.enable()
     gc.freeze()
     if wire:
+        from fleet_agentpack.stdio import run_stdio
+
         return run_stdio(mcp, wire)
     import asyncio
 

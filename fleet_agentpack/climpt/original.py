@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from fleet_agentpack.climpt import safety
 from fleet_agentpack.climpt.errors import RenderError
-from fleet_agentpack.climpt.places import NAME, Places
+from fleet_agentpack.climpt.places import NAME, NAME_HINT, Places
 from fleet_agentpack.climpt.request import Request
 from fleet_agentpack.support import process
 
@@ -87,6 +87,6 @@ def arguments(request: Request) -> list[str]:
     """What follows the program's name. Raises `RenderError` for names that look like options."""
     for name in (request.profile, request.c2, request.c3):
         if not NAME.fullmatch(name):
-            raise RenderError(f"Invalid command name: {name!r}")
+            raise RenderError(f"Invalid command name: {name!r}", NAME_HINT)
     names = [f"--config={request.profile}", request.c2, request.c3]
     return [*_RUN, "--no-config", PACKAGE, *names, *request.options.arguments()]

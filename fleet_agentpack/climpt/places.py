@@ -19,6 +19,8 @@ MAX_BYTES = 64 * 1024 * 1024
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
+NAME_HINT = "use letters, digits, '-' and '_' only, at most 100; correct the registry"
+
 _INIT_HINT = "`fleet-agentpack climpt init` puts an example there"
 _FIX_HINT = "correct the file, then call reload"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from fleet_agentpack.climpt import safety
 from fleet_agentpack.climpt.errors import RenderError
 from fleet_agentpack.climpt.options import Options
-from fleet_agentpack.climpt.places import NAME, Places, below, read
+from fleet_agentpack.climpt.places import NAME, NAME_HINT, Places, below, read
 from fleet_agentpack.climpt.profile import Profile, refused_as
 from fleet_agentpack.climpt.request import Request
 from fleet_agentpack.support import frontmatter
@@ -37,7 +37,7 @@ class Renderer:
         safety.check(request.options)
         for name in (request.c2, request.c3):
             if not NAME.fullmatch(name):
-                raise RenderError(f"Invalid command name: {name!r}")
+                raise RenderError(f"Invalid command name: {name!r}", NAME_HINT)
         profile = Profile.load(self._places, request.profile)
         profile.check_names(request.c2, request.c3)
         folder, template = _template(profile, request)

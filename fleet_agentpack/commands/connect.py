@@ -19,7 +19,7 @@ from fleet_agentpack.clients.errors import ConnectError
 from fleet_agentpack.clients.launcher import PROGRAM, Running, fitting, launch_words
 from fleet_agentpack.clients.model import Entry, Surroundings
 from fleet_agentpack.clients.rows import CLIENTS
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.settings import Settings, split_names
 from fleet_agentpack.support.locks import file_lock
 from fleet_agentpack.support.terminal import Paint, printable
 
@@ -97,10 +97,9 @@ def _connection(options: argparse.Namespace, settings: Settings) -> Connection:
 
 def _with_server_options(options: argparse.Namespace, settings: Settings) -> Settings:
     """The server's options count after the command as they do before it."""
-    only = tuple(part.strip() for part in options.only.split(",") if part.strip())
     return dataclasses.replace(
         settings,
-        only=only or settings.only,
+        only=split_names(options.only) or settings.only,
         read_only=options.read_only or settings.read_only,
     )
 

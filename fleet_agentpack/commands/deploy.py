@@ -301,7 +301,7 @@ def _update(parser: argparse.ArgumentParser) -> Handler:
         if any(service.update_steps(request, **wanted)):
             console.confirmed("update")
         answer = service.update(request, **wanted)
-        rows = [f"{step['name']}: {step['detail']}" for step in answer["data"]["steps"]]
+        rows = [words.step_line(step) for step in answer["data"]["steps"]]
         console.answer(answer, *(rows or ["Nothing to do"]))
 
     return run

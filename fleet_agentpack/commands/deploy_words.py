@@ -85,7 +85,7 @@ def status_lines(paint: Paint, data: dict[str, Any]) -> list[str]:
                 kind = paint(f"{row['kind']:<8}", _DRIFT_COLOURS[row["kind"]])
                 lines.append(f"  {kind} {printable(os.path.relpath(row['path'], row['root']))}")
     if "next_actions" in data:
-        lines += ["Next actions:", *(f"  {command}" for command in data["next_actions"])]
+        lines += _next_actions(data["next_actions"])
     return lines
 
 
@@ -108,7 +108,7 @@ def doctor_lines(paint: Paint, data: dict[str, Any]) -> list[str]:
         done = "Updated" if fix["updated"] else "Already right:"
         lines.append(f"{done} {fix['gitignore_path']}")
     if "next_actions" in data:
-        lines += ["Next actions:", *(f"  {command}" for command in data["next_actions"])]
+        lines += _next_actions(data["next_actions"])
     return lines
 
 
@@ -116,3 +116,17 @@ def ask(question: str) -> bool:
     """A question on standard output; anything but yes, and silence, is no."""
     print(question, end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _next_actions(commands: list[str]) -> list[str]:
+    """Commands for people: without the flags that are for programs."""
+    plain = [line.removesuffix(" --json").removesuffix(" --yes") for line in commands]
+    return ["Next actions:", *(f"  {line}" for line in plain)]
+
+
+def step_line(step: dict[str, Any]) -> str:
+    """What one step of an update did."""
+    detail = step["detail"]
+    if step["name"] == "lock":
+        return f"lock: {detail['modules']} module(s) in {detail['lockfile']}"
+    return f"fetch: {detail['git_modules_fetched']} git module(s) in {detail['store']}"

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from fleet_agentpack import inventory
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.settings import Settings, split_names
 from fleet_agentpack.support.results import to_text
 from fleet_agentpack.support.terminal import Paint, table
 from fleet_agentpack.tools.register import Domain, Spec, wire_form
@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print one line for every tool, or the size of every domain."""
-    domains = inventory.select(arguments.only.split(",") if arguments.only else settings.only)
+    domains = inventory.select(split_names(arguments.only) or settings.only)
     paint = Paint.for_stream(sys.stdout)
     print(_sizes(domains, paint) if arguments.tokens else _listing(domains, settings, paint))
     return 0

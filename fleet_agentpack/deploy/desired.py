@@ -57,7 +57,7 @@ def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
                 of_target[path] = _merged(of_target[path], output)
                 continue
             of_target[path] = output
-            parent = path.rpartition("/")[0] or "/"
+            parent = path[: path.rfind("/")] or "/"
             if parent in places:
                 places[parent][1].append(path)
             else:

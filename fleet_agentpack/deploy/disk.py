@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.hashes import HashCache, hash_file
+from fleet_agentpack.deploy.hashes import HashCache, hash_file, may_execute
 from fleet_agentpack.deploy.model import FileState, Root
 
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -36,6 +36,7 @@ class Reader:
     def __init__(self, hashes: HashCache) -> None:
         self._hashes = hashes
         self.looked_at: set[str] = set()
+        self.directories: dict[str, os.stat_result] = {}  # the real ones below roots, as seen here
 
     def state(self, path: str) -> FileState | None:
         """What stands at a path; a link counts as what it leads to. Raises `DeployError`."""
@@ -44,31 +45,10 @@ class Reader:
     def states(self, paths: Iterable[str]) -> dict[str, FileState | None]:
         """The states of many paths. Raises `DeployError`."""
         found: dict[str, FileState | None] = {}
-        entries, digest, learn = self._hashes.entries, self._hashes.digest, self._hashes.learn
-        lstat, executable = os.lstat, 0 if os.name == "nt" else stat.S_IXUSR
+        look = self._hashes.look
         for path in paths:
-            known = entries.get(path)
             try:
-                if known is None:
-                    sha256, status = learn(path)
-                    found[path] = FileState(sha256, status.st_mode & executable != 0)
-                    continue
-                status = lstat(path)
-                mode = status.st_mode
-                # The same test as in `digest`, here because a call costs as much as the test.
-                if (
-                    known[0] == status.st_mtime_ns
-                    and known[1] == status.st_ctime_ns
-                    and known[2] == status.st_ino
-                    and known[3] == status.st_size
-                    and known[4] == status.st_dev
-                    and mode & 0o170000 == stat.S_IFREG
-                ):
-                    found[path] = FileState(known[5], mode & executable != 0)
-                elif stat.S_ISREG(mode):
-                    found[path] = FileState(digest(path, status), mode & executable != 0)
-                else:
-                    found[path] = self._unusual(path)
+                found[path] = look(path)
             except FileNotFoundError:
                 found[path] = None
             except OSError as error:
@@ -92,7 +72,7 @@ class Reader:
         if os.path.islink(path):
             status = os.stat(path)  # a link that leads nowhere counts as absent
             if stat.S_ISREG(status.st_mode):
-                return FileState(hash_file(path, status.st_size), _may_execute(status.st_mode))
+                return FileState(hash_file(path, status.st_size), may_execute(status.st_mode))
         raise _in_the_way(path)
 
     def directory(self, root: Root, path: str, known: dict[str, bool]) -> bool:
@@ -104,9 +84,24 @@ class Reader:
             exists = _is_directory(root.dir)
         else:
             above = path.rpartition("/")[0] or "/"
-            exists = self.directory(root, above, known) and _is_own_directory(root, path)
+            exists = self.directory(root, above, known) and self._is_own_directory(root, path)
         known[path] = exists
         return exists
+
+    def _is_own_directory(self, root: Root, path: str) -> bool:
+        """Whether a directory exists and really lies inside its root."""
+        try:
+            found = os.lstat(path)
+            if stat.S_ISDIR(found.st_mode):
+                self.directories[path] = found
+                return True
+            if stat.S_ISLNK(found.st_mode):
+                _refuse_way_out(root, path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise DeployError.io(path, error, "read") from error
+        return _is_directory(path)
 
 
 class Disk(Reader):
@@ -225,31 +220,17 @@ def _is_directory(path: str) -> bool:
     return True
 
 
-def _is_own_directory(root: Root, path: str) -> bool:
-    """Whether a directory exists and really lies inside its root."""
-    try:
-        mode = os.lstat(path).st_mode
-        if stat.S_ISDIR(mode):
-            return True
-        if stat.S_ISLNK(mode):
-            inside = os.path.realpath(root.dir).rstrip("/") + "/"
-            if not os.path.realpath(path).startswith(inside):
-                raise DeployError(
-                    "E_IO_INVALID_PATH",
-                    f"{path} is a link that leads out of {root.dir}",
-                    path=path,
-                    path_posix=path,
-                    hint="remove the link, or point the target at the directory that it leads to",
-                )
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise DeployError.io(path, error, "read") from error
-    return _is_directory(path)
-
-
-def _may_execute(mode: int) -> bool:
-    return os.name != "nt" and bool(mode & stat.S_IXUSR)
+def _refuse_way_out(root: Root, path: str) -> None:
+    """Raises `DeployError` when a link leads out of its root."""
+    inside = os.path.realpath(root.dir).rstrip("/") + "/"
+    if not os.path.realpath(path).startswith(inside):
+        raise DeployError(
+            "E_IO_INVALID_PATH",
+            f"{path} is a link that leads out of {root.dir}",
+            path=path,
+            path_posix=path,
+            hint="remove the link, or point the target at the directory that it leads to",
+        )
 
 
 def _in_the_way(path: str) -> DeployError:

@@ -155,7 +155,7 @@ class DeployError(AppError):
         command_id = _COMMAND_IDS.get(tool, tool)
         error = cls(
             "E_CONFIRM_REQUIRED",
-            f"{command_id} changes files and needs an explicit approval: pass yes",
+            f"{command_id} changes files and needs an explicit approval: yes, or --yes in a shell",
             command=command_id,
         )
         return error.during(command_id)

@@ -8,6 +8,7 @@ still works.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -17,9 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.model import FileState
 from fleet_agentpack.support.files import write_atomic
 
-FORMAT = b"fleet-agentpack hashes 1\n"
+FORMAT = b"fleet-agentpack hashes 2\n"
 FINE_CLOCK_NS = 100_000_000  # above the 10 ms tick of a kernel's coarse clock
 COARSE_CLOCK_NS = 2_000_000_000  # FAT keeps even seconds, HFS+ whole ones
 KEPT_DAYS = 60
@@ -27,73 +29,74 @@ _WHOLE_READ = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _READ_PLAIN = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
-Entry = tuple[int, int, int, int, int, str]  # mtime_ns, ctime_ns, inode, size, device, sha256
-_COLUMNS = "qqQqQ"
+_COLUMNS = "qqQqQ"  # a stamp: mtime_ns, ctime_ns, inode, size, device
 
 
 class HashCache:
-    """The hashes of one repo's sources and outputs."""
+    """The states of one repo's sources and outputs, by path."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._dirty = False
-        self.entries: dict[str, Entry] = _load(file) if file else {}
+        self.entries: dict[str, FileState] = _load(file) if file else {}
 
-    def digest(self, path: str, status: os.stat_result) -> str:
-        """The hash of a regular file whose stat was just taken. Raises `OSError`."""
-        entry = self.entries.get(path)
-        if (
-            entry is not None
-            and entry[0] == status.st_mtime_ns
-            and entry[1] == status.st_ctime_ns
-            and entry[2] == status.st_ino
-            and entry[3] == status.st_size
-            and entry[4] == status.st_dev
-        ):
-            return entry[5]
-        sha256 = hash_file(path, status.st_size)
-        self._remember(path, status, sha256)
-        return sha256
+    def look(self, path: str) -> FileState:
+        """The state of a regular file, read only when it may have changed.
 
-    def learn(self, path: str) -> tuple[str, os.stat_result]:
-        """The hash and stat of a regular file that is not known yet, opened only once.
-
-        Raises `OSError` for a symbolic link, and for what is no regular file.
+        Raises `OSError`, also for a symbolic link and for what is no regular file.
         """
+        known = self.entries.get(path)
+        if known is not None:
+            found = os.lstat(path)
+            if known.stamp == (
+                found.st_mtime_ns,
+                found.st_ctime_ns,  # also tells of a changed mode
+                found.st_ino,
+                found.st_size,
+                found.st_dev,
+            ):
+                return known
+        return self._learn(path)
+
+    def _learn(self, path: str) -> FileState:
         descriptor = os.open(path, _READ_PLAIN)
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise IsADirectoryError(21, "not a regular file", path)
-            sha256 = _hash(descriptor, status.st_size)
+            found = os.fstat(descriptor)
+            mode, size = found.st_mode, found.st_size
+            if not stat.S_ISREG(mode):
+                raise IsADirectoryError(errno.EISDIR, "not a regular file", path)
+            sha256 = _hash(descriptor, size)
         finally:
             os.close(descriptor)
-        self._remember(path, status, sha256)
-        return sha256, status
-
-    def _remember(self, path: str, status: os.stat_result, sha256: str) -> None:
-        mtime, ctime = status.st_mtime_ns, status.st_ctime_ns
+        mtime, ctime = found.st_mtime_ns, found.st_ctime_ns
+        stamp = (mtime, ctime, found.st_ino, size, found.st_dev)
+        state = FileState(sha256, may_execute(mode), stamp)
         if settled(mtime, ctime):
-            size = status.st_size
-            self.entries[path] = (mtime, ctime, status.st_ino, size, status.st_dev, sha256)
+            self.entries[path] = state
             self._dirty = True
         else:
             self.entries.pop(path, None)
+        return state
 
     def save(self, used: Callable[[], set[str]]) -> None:
         """Keep what was learnt, dropping what nobody used once it is the greater part."""
         if not self._dirty or self._file is None:
             return
         self._dirty = False
-        entries, wanted = dict(self.entries), used()
-        if len(entries) > 2 * len(wanted) + 1000:
-            entries = {path: entry for path, entry in entries.items() if path in wanted}
-            self.entries = entries
+        wanted = used()
+        if len(self.entries) > 2 * len(wanted) + 1000:
+            kept = {path: state for path, state in self.entries.items() if path in wanted}
+            self.entries = kept
         try:
-            write_atomic(self._file, _encode(entries), mode=0o600)
+            write_atomic(self._file, _encode(self.entries), mode=0o600)
             _prune(self._file.parent)
         except (OSError, ValueError, OverflowError):
             return  # a cache that cannot be written is done without
+
+
+def may_execute(mode: int) -> bool:
+    """Whether a file of this mode is a program for its owner."""
+    return mode & stat.S_IXUSR != 0 and os.name != "nt"
 
 
 def hash_file(path: str, size: int) -> str:
@@ -133,30 +136,34 @@ def cache_file(directory: Path, *names: str) -> Path:
 
 def settled(mtime: int, ctime: int) -> bool:
     """Whether a later change of a file is bound to show in its stat."""
+    age = time.time_ns() - (mtime if mtime > ctime else ctime)
+    if age > COARSE_CLOCK_NS:
+        return True
     coarse = mtime % 1_000_000_000 == 0 and ctime % 1_000_000_000 == 0
-    blur = COARSE_CLOCK_NS if coarse else FINE_CLOCK_NS
-    return time.time_ns() - (mtime if mtime > ctime else ctime) > blur
+    return age > FINE_CLOCK_NS and not coarse
 
 
-def _encode(entries: dict[str, Entry]) -> bytes:
+def _encode(entries: dict[str, FileState]) -> bytes:
     """Column by column, which is read and written ten times as fast as JSON."""
-    *numbers, digests = zip(*entries.values(), strict=True) if entries else [()] * 6
+    digests, executables, stamps = zip(*entries.values(), strict=True) if entries else ((), (), ())
+    numbers = zip(*stamps, strict=True) if stamps else [()] * len(_COLUMNS)
     columns = [
         array(code, column).tobytes() for code, column in zip(_COLUMNS, numbers, strict=True)
     ]
     paths = "\0".join(entries).encode("utf-8", "surrogateescape")
-    body = b"".join([len(entries).to_bytes(8), *columns, bytes.fromhex("".join(digests)), paths])
+    hashes = bytes.fromhex("".join(digests))
+    body = b"".join([len(entries).to_bytes(8), *columns, hashes, bytes(executables), paths])
     return FORMAT + hashlib.sha256(body).digest() + body
 
 
-def _load(file: Path) -> dict[str, Entry]:
+def _load(file: Path) -> dict[str, FileState]:
     try:
         return _decode(file.read_bytes())
     except (OSError, ValueError):
         return {}
 
 
-def _decode(data: bytes) -> dict[str, Entry]:
+def _decode(data: bytes) -> dict[str, FileState]:
     """The entries of a cache file. Raises `ValueError` for a file that is not whole."""
     head = len(FORMAT) + 32
     if (
@@ -165,16 +172,20 @@ def _decode(data: bytes) -> dict[str, Entry]:
     ):
         raise ValueError("not a whole cache file")
     count, place = int.from_bytes(data[head : head + 8]), head + 8
+    if not count:
+        return {}
     columns = []
     for code in _COLUMNS:
         column = array(code)
         column.frombytes(data[place : place + 8 * count])
         columns.append(column)
         place += 8 * count
-    digests = data[place : place + 32 * count].hex()
-    paths = data[place + 32 * count :].decode("utf-8", "surrogateescape").split("\0")
-    shas = [digests[start : start + 64] for start in range(0, 64 * count, 64)]
-    return dict(zip(paths, zip(*columns, shas, strict=True), strict=False)) if count else {}
+    hashes, place = data[place : place + 32 * count].hex(), place + 32 * count
+    digests = [hashes[start : start + 64] for start in range(0, 64 * count, 64)]
+    executables = map(bool, data[place : place + count])
+    paths = data[place + count :].decode("utf-8", "surrogateescape").split("\0")
+    states = map(FileState, digests, executables, zip(*columns, strict=True))
+    return dict(zip(paths, states, strict=True))
 
 
 def _prune(directory: Path) -> None:

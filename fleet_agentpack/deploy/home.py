@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,16 @@ class Home:
 class Project:
     """The project that the command was started in."""
 
+    home: Home
     root: str
-    id: str
+    has_git: bool
+
+    @cached_property
+    def id(self) -> str:
+        """The name of its overlays, from its remote; few repos have any, so git is asked late."""
+        origin = _origin(self.home) if self.has_git else ""
+        basis = normal_origin(origin) if origin else os.path.realpath(self.root)
+        return hashlib.sha256(basis.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def git(
@@ -162,18 +171,20 @@ def _git_stamp(home: Home) -> tuple[Any, ...]:
 
 
 def _ask_git(home: Home) -> Project:
-    root, origin = str(home.cwd), ""
     try:
         top = git(home, home.cwd, "rev-parse", "--show-toplevel")
-        if top.status == 0 and top.text.rstrip("\n"):
-            root = top.text.rstrip("\n")
-            remote = git(home, home.cwd, "remote", "get-url", "origin")
-            origin = remote.text.strip() if remote.status == 0 else ""
+    except DeployError:  # without git, the project is simply the working directory
+        return Project(home, os.path.normpath(home.cwd), has_git=False)
+    root = top.text.rstrip("\n") if top.status == 0 else ""
+    return Project(home, os.path.normpath(root or home.cwd), has_git=bool(root))
+
+
+def _origin(home: Home) -> str:
+    try:
+        remote = git(home, home.cwd, "remote", "get-url", "origin")
     except DeployError:
-        pass  # without git, the project is simply the working directory
-    basis = normal_origin(origin) if origin else os.path.realpath(root)
-    digest = hashlib.sha256(basis.encode("utf-8", "surrogateescape")).hexdigest()
-    return Project(os.path.normpath(root), digest[:16])
+        return ""
+    return remote.text.strip() if remote.status == 0 else ""
 
 
 def normal_origin(url: str) -> str:

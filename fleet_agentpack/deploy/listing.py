@@ -22,9 +22,9 @@ class Lister:
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], Listing]] = {}
 
-    def list(self, directory: str) -> Listing:
-        """What is in a directory. Raises `OSError`."""
-        status = os.stat(directory)
+    def list(self, directory: str, status: os.stat_result | None = None) -> Listing:
+        """What is in a directory, whose stat may have been taken just now. Raises `OSError`."""
+        status = status or os.stat(directory)
         stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
         known = self._known.get(directory)
         if known is not None and known[0] == stamp:
@@ -41,9 +41,11 @@ def _read(directory: str) -> Listing:
     directories, files, others = [], [], []
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.is_file(follow_symlinks=False):
+            if entry.is_symlink():
+                others.append((entry.name, entry.path))
+            elif entry.is_file():
                 files.append((entry.name, entry.path))
-            elif entry.is_dir(follow_symlinks=False):
+            elif entry.is_dir():
                 directories.append((entry.name, entry.path))
             else:
                 others.append((entry.name, entry.path))

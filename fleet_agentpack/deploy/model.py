@@ -42,13 +42,13 @@ class FileState(NamedTuple):
 
     sha256: str
     executable: bool
+    stamp: tuple[int, ...] = ()  # the file's stat that this is known by, if it is remembered
 
 
 class Blob(NamedTuple):
     """Some bytes that are known by their hash: a file's, read when needed, or our own."""
 
     sha256: str
-    size: int
     executable: bool
     path: str
     data: bytes | None = None
@@ -56,7 +56,7 @@ class Blob(NamedTuple):
     @classmethod
     def of(cls, data: bytes, executable: bool = False) -> Blob:
         """A blob of bytes made here."""
-        return cls(hashlib.sha256(data).hexdigest(), len(data), executable, "", data)
+        return cls(hashlib.sha256(data).hexdigest(), executable, "", data)
 
     def read(self) -> bytes:
         """The bytes. Raises `DeployError` when the file is not what was hashed any more."""

@@ -38,10 +38,11 @@ class Overlays:
     def __init__(self, home: Home, repo: Path, machine: str, project: Project) -> None:
         self._home = home
         self._boundaries = (str(repo),)
+        projects = f"{repo}/projects"
         self._bases = {
             "global": f"{repo}/overlays",
             "machine": f"{repo}/overlays/machines/{machine}",
-            "project": f"{repo}/projects/{project.id}/overlays",
+            "project": f"{projects}/{project.id}/overlays" if os.path.isdir(projects) else projects,
         }
         self._names = {scope: _names_in(base) for scope, base in self._bases.items()}
 

@@ -68,29 +68,26 @@ class Pinning:
                     path=place,
                 )
             count += 1
-        return {
-            "git_modules_fetched": count,
-            "store": str(self._home.git_store),
-            "store_posix": self._home.git_store.as_posix(),
-        }
+        return {"git_modules_fetched": count, **self._store_paths()}
 
     def update(self, manifest: Manifest, *, lock: bool, fetch: bool) -> dict[str, Any]:
         """Lock, then fetch, as far as each is wanted."""
-        steps, fetched = [], 0
+        steps: list[dict[str, Any]] = []
         if lock:
-            done = self.lock(manifest)
-            steps.append({"detail": f"{done['modules']} module(s)", "name": "lock", "ok": True})
+            steps.append({"detail": self.lock(manifest), "name": "lock", "ok": True})
+        fetched = self.fetch() if fetch else {"git_modules_fetched": 0, **self._store_paths()}
         if fetch:
-            fetched = self.fetch()["git_modules_fetched"]
-            steps.append({"detail": f"{fetched} git module(s)", "name": "fetch", "ok": True})
+            steps.append({"detail": fetched, "name": "fetch", "ok": True})
         return {
-            "git_modules_fetched": fetched,
+            **fetched,
             "lockfile": str(self.path),
             "lockfile_posix": self.path.as_posix(),
             "steps": steps,
-            "store": str(self._home.git_store),
-            "store_posix": self._home.git_store.as_posix(),
         }
+
+    def _store_paths(self) -> dict[str, str]:
+        store = self._home.git_store.parent
+        return {"store": str(store), "store_posix": store.as_posix()}
 
     def _entry(self, module: Module) -> dict[str, Any]:
         upstream = upstream_of(module, self._repo, self._store, None)

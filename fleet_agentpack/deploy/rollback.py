@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from fleet_agentpack.deploy.apply import change_of
 from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.hashes import hash_at
+from fleet_agentpack.deploy.hashes import hash_at, may_execute
 from fleet_agentpack.deploy.journal import Row
 from fleet_agentpack.deploy.model import Blob, Output, Root, path_key, safe_name
 from fleet_agentpack.deploy.recorded import RootRecord, manifest_bytes, read_manifest
@@ -79,9 +79,11 @@ def choose(history: History, store: SnapshotStore, snapshot_id: str) -> Snapshot
             "snapshot_is_rollback",
             ids,
         )
-    if not (store.directory(snapshot_id) / "state").is_dir():
+    if not found.lists_files and not (store.directory(snapshot_id) / "state").is_dir():
         raise _refused(
-            f"snapshot {snapshot_id} has no stored files to go back to", "snapshot_incomplete", ids
+            f"snapshot {snapshot_id} does not say which files there were",
+            "snapshot_incomplete",
+            ids,
         )
     return found
 
@@ -156,13 +158,12 @@ def _compare_root(
     left: set[str] = set()
     for file in files:
         before = _look(reader, root, file.path, known)
-        blob = _stored(store, then or "", file)
-        if (
-            before is not None
-            and before.sha256 == blob.sha256
-            and (before.executable or not blob.executable)
-        ):
+        blob = _stored(history, store, then or "", file)
+        same = before is not None and before.sha256 == file.sha256
+        if same and (before.executable or blob is None or not blob.executable):
             continue
+        if blob is None:
+            raise _lost(then or "", file.path)
         if before is not None and file.path not in managed:
             left.add(file.path)
             rollback.warnings.append(
@@ -181,7 +182,7 @@ def _compare_root(
         if before is not None:
             _add(rollback, _given_back(root, path, before.sha256, rollback, later), managed)
     rollback.managed.extend(file for file in files if file.path not in left)
-    _restore_manifest(rollback, root, then, files, left, store)
+    _restore_manifest(rollback, root, then, files, left, history, store)
 
 
 def _add(rollback: Rollback, step: Step, managed: Mapping[str, str]) -> None:
@@ -203,20 +204,37 @@ def _managed_now(root: Root, snapshot: Snapshot | None) -> Mapping[str, str]:
     return {file.path: file.sha256 for file in snapshot.files_of(root.target, root.dir)}
 
 
-def _stored(store: SnapshotStore, snapshot_id: str, file: ManagedFile) -> Blob:
-    """A file as a snapshot keeps it, checked against its hash."""
-    place = str(store.state_file(snapshot_id, file.target, file.path))
-    if not os.path.isfile(place) or hash_at(place) != file.sha256:
-        raise DeployError(
-            "E_UNEXPECTED",
-            f"snapshot {snapshot_id} has lost its copy of {file.path}; choose another snapshot",
-            reason="snapshot_corrupt",
-            next_actions=("choose_other_snapshot",),
-            path=file.path,
-        )
-    status = os.stat(place)
-    executable = os.name != "nt" and bool(status.st_mode & stat.S_IXUSR)
-    return Blob(file.sha256, status.st_size, executable, place)
+def _stored(
+    history: History, store: SnapshotStore, snapshot_id: str, file: ManagedFile
+) -> Blob | None:
+    """A file as it was at a snapshot: its copy there, or the backup of whoever replaced it.
+
+    The first versions of agentpack kept no copies, only backups.
+    """
+    for place in _copies(history, store, snapshot_id, file):
+        if os.path.isfile(place) and hash_at(place) == file.sha256:
+            return Blob(file.sha256, may_execute(os.stat(place).st_mode), place)
+    return None
+
+
+def _copies(
+    history: History, store: SnapshotStore, snapshot_id: str, file: ManagedFile
+) -> Iterator[str]:
+    yield str(store.state_file(snapshot_id, file.target, file.path))
+    for later in history.since(snapshot_id):
+        change = later.change_of(file.target, file.path)
+        if change is not None and change.backup_path is not None:
+            yield change.backup_path
+
+
+def _lost(snapshot_id: str, path: str) -> DeployError:
+    return DeployError(
+        "E_UNEXPECTED",
+        f"snapshot {snapshot_id} has lost its copy of {path}; choose another snapshot",
+        reason="snapshot_corrupt",
+        next_actions=("choose_other_snapshot",),
+        path=path,
+    )
 
 
 def _given_back(
@@ -229,9 +247,8 @@ def _given_back(
         backup = None
     if backup is None:
         return Step(root.target, "rollback_delete", path, before, None)
-    status = os.stat(backup)
-    blob = Blob(hash_at(backup), status.st_size, False, backup)
-    mode = stat.S_IMODE(status.st_mode)
+    blob = Blob(hash_at(backup), False, backup)
+    mode = stat.S_IMODE(os.stat(backup).st_mode)
     return Step(root.target, "rollback_restore", path, before, blob, mode)
 
 
@@ -256,6 +273,7 @@ def _restore_manifest(
     then: str | None,
     files: Sequence[ManagedFile],
     left: set[str],
+    history: History,
     store: SnapshotStore,
 ) -> None:
     path = root.manifest_path
@@ -267,10 +285,10 @@ def _restore_manifest(
         if before is not None:
             rollback.steps.append(Step(root.target, "rollback_delete", path, before, None))
         return
-    stored = store.state_file(then, root.target, path)
-    if stored.is_file() and not left:
-        blob = Blob(hash_at(str(stored)), stored.stat().st_size, False, str(stored))
-    else:
+    change = history.by_id[then].change_of(root.target, path)
+    written = ManagedFile(root.target, path, (change and change.after_sha256) or "")
+    blob = None if left else _stored(history, store, then, written)
+    if blob is None:
         blob = Blob.of(_manifest_of(root, then, [file for file in files if file.path not in left]))
     if blob.sha256 != before:
         rollback.steps.append(Step(root.target, "rollback_restore", path, before, blob))
@@ -280,7 +298,7 @@ def _restore_manifest(
 def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> bytes:
     """A manifest for files whose modules are not known any more."""
     outputs = [
-        Output(root, file.path, Blob(file.sha256, 0, False, ""), ())
+        Output(root, file.path, Blob(file.sha256, False, ""), ())
         for file in sorted(files, key=lambda file: file.path)
     ]
     return manifest_bytes(root, outputs, snapshot_id, now_text())

@@ -29,6 +29,7 @@ from fleet_agentpack.deploy.transaction import Report, Transaction
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.unified import unified
 from fleet_agentpack.deploy.workspace import Request, Workspace, extras
+from fleet_agentpack.support.collector import paused_collector
 from fleet_agentpack.support.locks import LockTimeoutError, file_lock
 
 LOCK_TIMEOUT_S = 10.0
@@ -58,6 +59,7 @@ class DeployService:
 
     # Looking.
 
+    @paused_collector()
     def plan(self, request: Request, command: str = "plan") -> Envelope:
         """What an apply would change."""
         with self._command(command), self._memory(request) as memory:
@@ -69,6 +71,7 @@ class DeployService:
         """The same as plan, under its own name; the text of the differences is for people."""
         return self.plan(request, "diff")
 
+    @paused_collector()
     def status(self, request: Request) -> Envelope:
         """How the disk differs from what should be there."""
         with self._command("status"), self._memory(request) as memory:
@@ -114,10 +117,11 @@ class DeployService:
                 "roots": rows,
             }
             hints = [row["suggestion"].partition(": ")[2] for row in rows if row["suggestion"]]
+            actions = sorted(set(hints))
             if unclean and not fix:
-                hints.append(f"{prefix(request)} doctor --fix --yes --json")
-            if hints:
-                data["next_actions"] = list(dict.fromkeys(hints))
+                actions.insert(0, f"{prefix(request)} doctor --fix --yes --json")
+            if actions:
+                data["next_actions"] = actions
             return envelope(command, data=data, warnings=warnings)
 
     def snapshots(self) -> Envelope:
@@ -243,6 +247,7 @@ class DeployService:
 
     # Parts.
 
+    @paused_collector()
     def differences(self, request: Request) -> tuple[Plan, list[str]]:
         """The plan itself and its warnings, for showing the differences as text."""
         with self._command("diff"), self._memory(request) as memory:

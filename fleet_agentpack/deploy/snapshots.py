@@ -62,6 +62,7 @@ class Snapshot:
     backup_root: str = ""
     rolled_back_to: str | None = None
     lockfile_sha256: str | None = None
+    lists_files: bool = True  # whether the managed files are all that there were
 
     @cached_property
     def roots(self) -> tuple[Root, ...]:
@@ -301,6 +302,7 @@ def _snapshot(document: Mapping[str, Any]) -> Snapshot:
         ManagedFile(_text(row["target"]), _path(row["path"]), _text(row["sha256"]))
         for row in document.get("managed_files", ())
     )
+    lists_files = bool(managed) or not changes
     if not managed:
         managed = tuple(
             ManagedFile(change.target, change.path, change.after_sha256 or "")
@@ -317,6 +319,7 @@ def _snapshot(document: Mapping[str, Any]) -> Snapshot:
         backup_root=_text(document.get("backup_root", "")),
         rolled_back_to=document.get("rolled_back_to"),
         lockfile_sha256=document.get("lockfile_sha256"),
+        lists_files=lists_files,
     )
 
 

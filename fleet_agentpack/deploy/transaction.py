@@ -104,7 +104,7 @@ class Transaction:
                 self._keep(f"{base}/{name}", kept.blob, first_copy)
                 staged[kept.target, kept.path] = name
             if number % tick == 0:
-                self._report(number, 2 * total, "keeping a copy of every file")
+                self._report(number, total + len(batch.steps), "keeping a copy of every file")
         return [self._row(step, base, staged.get((step.target, step.path))) for step in batch.steps]
 
     def _keep(self, place: str, blob: Blob, first_copy: dict[tuple[str, bool], str]) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.hashes import HashCache
+from fleet_agentpack.deploy.hashes import HashCache, hash_file, may_execute
 from fleet_agentpack.deploy.listing import Lister, Listing
-from fleet_agentpack.deploy.model import Blob
+from fleet_agentpack.deploy.model import Blob, FileState
 
 Tree = dict[str, Blob]  # relative path → content
 
@@ -59,61 +59,36 @@ class TreeReader:
         return tree
 
     def _directory(self, top: str, boundaries: tuple[str, ...]) -> Tree:
-        """The files below a directory; one that is not known yet is opened without another look."""
         tree: Tree = {}
-        known, blobs, lstat = self.hashes.entries, self._blobs, os.lstat
+        look, blobs = self.hashes.look, self._blobs
         for prefix, listing in _walk(top, self.lister, _SKIPPED):
             for name, path in listing.files:
-                if name in _SKIPPED:
-                    continue
-                entry = known.get(path)
-                if entry is None:
-                    tree[prefix + name] = self._learnt(path)
-                    continue
-                status = lstat(path)
-                blob = blobs.get(path)
-                # The same test as in `HashCache.digest`; a call would cost as much as the test.
-                if (
-                    blob is not None
-                    and entry[0] == status.st_mtime_ns
-                    and entry[1] == status.st_ctime_ns
-                    and entry[2] == status.st_ino
-                    and entry[3] == status.st_size
-                    and entry[4] == status.st_dev
-                    and entry[5] == blob.sha256
-                    and blob.executable == _may_execute(status.st_mode)
-                ):
-                    tree[prefix + name] = blob
-                else:
-                    tree[prefix + name] = self._blob(path, status)
+                if name not in _SKIPPED:
+                    state, blob = look(path), blobs.get(path)
+                    same = blob is not None and state[:2] == (blob.sha256, blob.executable)
+                    tree[prefix + name] = blob if blob and same else self._new(path, state)
             for name, path in listing.others:
-                tree[prefix + name] = self._blob(path, _through_link(path, boundaries))
+                tree[prefix + name] = self._linked(path, _through_link(path, boundaries))
         return tree
 
     def _single(self, path: str) -> Blob:
         try:
-            return self._blob(path, os.stat(path))
+            if os.path.islink(path):
+                return self._linked(path, os.stat(path))
+            return self._new(path, self.hashes.look(path))
         except OSError as error:
             raise _unreadable(path, error) from error
 
-    def _learnt(self, path: str) -> Blob:
-        _check_encoding(path)
-        sha256, status = self.hashes.learn(path)
-        return self._kept(path, status, sha256)
-
-    def _blob(self, path: str, status: os.stat_result) -> Blob:
-        _check_encoding(path)
+    def _linked(self, path: str, status: os.stat_result) -> Blob:
+        """What a link leads to; read each time."""
         if not stat.S_ISREG(status.st_mode):
             raise DeployError.config_invalid(f"{path} is not a regular file", path=path)
-        return self._kept(path, status, self.hashes.digest(path, status))
+        sha256 = hash_file(path, status.st_size)
+        return self._new(path, FileState(sha256, may_execute(status.st_mode)))
 
-    def _kept(self, path: str, status: os.stat_result, sha256: str) -> Blob:
-        """The blob that was given for the same content before, or a new one."""
-        executable = _may_execute(status.st_mode)
-        known = self._blobs.get(path)
-        if known is not None and known.sha256 == sha256 and known.executable == executable:
-            return known
-        blob = Blob(sha256, status.st_size, executable, path)
+    def _new(self, path: str, state: FileState) -> Blob:
+        _check_encoding(path)
+        blob = Blob(state.sha256, state.executable, path)
         self._blobs[path] = blob
         return blob
 
@@ -152,9 +127,8 @@ def _through_link(path: str, boundaries: tuple[str, ...]) -> os.stat_result:
 def list_files(path: str, hashes: HashCache, boundaries: tuple[str, ...]) -> list[TreeEntry]:
     """Every file with hash and size, sorted, `.agentpack` included: what a lockfile records."""
     try:
-        top = os.stat(path)
-        if not stat.S_ISDIR(top.st_mode):
-            return [TreeEntry(_file_name(path), hashes.digest(path, top), top.st_size)]
+        if not os.path.isdir(path):
+            return [_listed(_file_name(path), path, os.stat(path), hashes)]
         found = []
         for prefix, listing in _walk(path, Lister(), frozenset({".git"})):
             for name, place in (*listing.files, *listing.others):
@@ -163,10 +137,16 @@ def list_files(path: str, hashes: HashCache, boundaries: tuple[str, ...]) -> lis
                 _check_encoding(place)
                 is_link = os.path.islink(place)
                 status = _through_link(place, boundaries) if is_link else os.lstat(place)
-                found.append(TreeEntry(prefix + name, hashes.digest(place, status), status.st_size))
+                found.append(_listed(prefix + name, place, status, hashes))
     except OSError as error:
         raise _unreadable(path, error) from error
     return sorted(found, key=lambda entry: entry.path.encode())
+
+
+def _listed(name: str, path: str, status: os.stat_result, hashes: HashCache) -> TreeEntry:
+    size = status.st_size
+    sha256 = hash_file(path, size) if os.path.islink(path) else hashes.look(path).sha256
+    return TreeEntry(name, sha256, size)
 
 
 def tree_hash(entries: Iterable[TreeEntry]) -> str:
@@ -179,10 +159,6 @@ def tree_hash(entries: Iterable[TreeEntry]) -> str:
 
 def _file_name(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _may_execute(mode: int) -> bool:
-    return os.name != "nt" and mode & stat.S_IXUSR != 0
 
 
 def _check_encoding(path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,7 +151,7 @@ def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root
             known = found.desired.outputs.get(root.target, {})
             paths = [
                 path
-                for path in _unknown_files(root.dir, known, lister)
+                for path in _unknown_files(root.dir, known, lister, reader.directories)
                 if path not in record.files and not path.rpartition("/")[2].startswith(_OWN_FILES)
             ]
             paths.sort(key=lambda path: path.split("/"))
@@ -159,13 +160,15 @@ def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root
                     yield root, path, state
 
 
-def _unknown_files(top: str, known: Mapping[str, Any], lister: Lister) -> Iterator[str]:
+def _unknown_files(
+    top: str, known: Mapping[str, Any], lister: Lister, seen: Mapping[str, os.stat_result]
+) -> Iterator[str]:
     """The regular files below a directory that are not known already."""
     pending = [top]
     while pending:
         directory = pending.pop()
         try:
-            listing = lister.list(directory)
+            listing = lister.list(directory, seen.get(directory))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:

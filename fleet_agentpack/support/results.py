@@ -28,7 +28,7 @@ def jsonable(value: Any) -> Any:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
-        return _clean(value.value if isinstance(value, enum.Enum) else value)
+        return clean(value.value if isinstance(value, enum.Enum) else value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -46,7 +46,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return jsonable(value.value)
     if isinstance(value, PurePath):
-        return _clean(str(value))
+        return clean(str(value))
     raise TypeError(f"{type(value).__name__} cannot be part of a result")
 
 
@@ -56,9 +56,9 @@ def to_text(value: Any) -> str:
 
 
 def _key(key: Any) -> str:
-    return _clean(str(key.value if isinstance(key, enum.Enum) else key))
+    return clean(str(key.value if isinstance(key, enum.Enum) else key))
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Text that can be encoded: file names may carry bytes that are no characters."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

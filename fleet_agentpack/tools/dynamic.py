@@ -65,11 +65,10 @@ class ProjectedTool(Tool):
     """A dynamic tool as FastMCP sees it."""
 
     _tool: DynamicTool = PrivateAttr()
-    _domain: Domain = PrivateAttr()
     _runtime: Runtime = PrivateAttr()
 
     @classmethod
-    def of(cls, tool: DynamicTool, domain: Domain, runtime: Runtime) -> ProjectedTool:
+    def of(cls, tool: DynamicTool, runtime: Runtime) -> ProjectedTool:
         """The FastMCP tool for a described one."""
         projected = cls(
             name=tool.name,
@@ -79,13 +78,8 @@ class ProjectedTool(Tool):
             output_schema=tool.output_schema,
             annotations=wire_hints(tool.hints),
         )
-        projected._tool, projected._domain, projected._runtime = tool, domain, runtime
+        projected._tool, projected._runtime = tool, runtime
         return projected
-
-    @property
-    def error(self) -> type[AppError]:
-        """The error type of the tool's domain."""
-        return self._domain.error
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Hand the raw arguments to the described tool."""
@@ -140,7 +134,7 @@ class DynamicTools(Provider):
     def _wrap(self, tool: DynamicTool) -> ProjectedTool:
         """The FastMCP tool for a described one, made once: a list may have hundreds."""
         if tool not in self._wrapped:
-            self._wrapped[tool] = ProjectedTool.of(tool, self._domain, self._runtime)
+            self._wrapped[tool] = ProjectedTool.of(tool, self._runtime)
         return self._wrapped[tool]
 
     def _catalogue(self) -> Catalogue:

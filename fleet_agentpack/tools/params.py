@@ -15,12 +15,12 @@ class Hints:
 
     read_only: bool
     destructive: bool = False
-    idempotent: bool = False
+    idempotent: bool = False  # says something of writers only
     open_world: bool = False
 
 
-READS = Hints(read_only=True, idempotent=True)
-READS_REMOTE = Hints(read_only=True, idempotent=True, open_world=True)
+READS = Hints(read_only=True)
+READS_REMOTE = Hints(read_only=True, open_world=True)
 WRITES = Hints(read_only=False)
 WRITES_REMOTE = Hints(read_only=False, open_world=True)
 DESTROYS = Hints(read_only=False, destructive=True)

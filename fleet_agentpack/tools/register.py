@@ -11,7 +11,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, create
 
 from fleet_agentpack.settings import SettingsError
 from fleet_agentpack.support.errors import AppError, Problem
-from fleet_agentpack.support.results import jsonable, to_text
+from fleet_agentpack.support.results import clean, jsonable, to_text
 from fleet_agentpack.tools.params import Call, Hints
 from fleet_agentpack.tools.schema import tidy
 
@@ -124,7 +124,7 @@ class Runtime:
     """What running tools share: the services and a way to say that the tools changed."""
 
     services: Services
-    tools_changed: Callable[[], Awaitable[None]] | None = field(default=None)
+    tools_changed: Callable[[], Awaitable[None]] | None = None
 
 
 class TypedTool(Tool):
@@ -149,16 +149,6 @@ class TypedTool(Tool):
         tool._spec, tool._domain = spec, domain
         tool._arguments, tool._runtime = arguments, runtime
         return tool
-
-    @property
-    def confirm(self) -> bool:
-        """Whether a call is refused without `yes: true`."""
-        return self._spec.confirm
-
-    @property
-    def error(self) -> type[AppError]:
-        """The error type of the tool's domain."""
-        return self._domain.error
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Check the arguments, call the function, turn its value into a result."""
@@ -220,7 +210,7 @@ def result_of(value: Any) -> ToolResult:
     if isinstance(value, Reply):
         structured = None if value.structured is None else jsonable(value.structured)
         meta = None if value.meta is None else jsonable(value.meta)
-        return ToolResult(_text(value.text), structured, meta)
+        return ToolResult(_text(clean(value.text)), structured, meta)
     plain = jsonable(value)
     return ToolResult(_text(to_text(plain)), plain)
 
@@ -238,6 +228,7 @@ def wire_hints(hints: Hints) -> ToolAnnotations:
     return ToolAnnotations(
         read_only_hint=False,
         destructive_hint=hints.destructive,
+        idempotent_hint=hints.idempotent or None,
         open_world_hint=hints.open_world,
     )
 
@@ -308,7 +299,7 @@ async def in_thread(work: Callable[[], Any], call: Call) -> Any:
 
 def _progress_sender(context: Context) -> Callable[[float, float | None, str], Awaitable[None]]:
     async def send(done: float, total: float | None, text: str) -> None:
-        await context.report_progress(done, total, text or None)
+        await context.report_progress(done, total, clean(text) or None)
 
     return send
 

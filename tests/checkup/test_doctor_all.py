@@ -5,30 +5,40 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleet_agentpack import cli
 from tests.rig import SERVE, child_environment
 
+Checks = dict[tuple[str, str], dict[str, Any]]
+Look = Callable[[], tuple[int, Checks]]
 
-def look(*words: str, **env: str) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
-    done = subprocess.run(
-        [*SERVE, "doctor", "--all", "--json", *words],
-        capture_output=True,
-        text=True,
-        env=child_environment(**env),
-        timeout=60,
-    )
-    assert done.stderr == ""
-    checks = json.loads(done.stdout)["checks"]
-    return done.returncode, {(check["area"], check["subject"]): check for check in checks}
+
+def found(output: str) -> Checks:
+    return {(check["area"], check["subject"]): check for check in json.loads(output)["checks"]}
+
+
+@pytest.fixture
+def look(capsys: pytest.CaptureFixture[str]) -> Look:
+    def run() -> tuple[int, Checks]:
+        capsys.readouterr()
+        status = cli.run(["doctor", "--all", "--json"])
+        captured = capsys.readouterr()
+        assert captured.err == ""
+        return status, found(captured.out)
+
+    return run
 
 
 def test_an_empty_home_has_no_problem_and_every_note_says_what_to_do(home: Path) -> None:
-    status, checks = look()
-    assert status == 0
+    command = [*SERVE, "doctor", "--all", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=child_environment())
+    assert (done.returncode, done.stderr) == (0, "")
+    checks = found(done.stdout)
     assert {area for area, _ in checks} == {
         "package",
         "agentpack",
@@ -42,14 +52,17 @@ def test_an_empty_home_has_no_problem_and_every_note_says_what_to_do(home: Path)
     assert checks["agentpack", "config repo"]["advice"] == "fleet-agentpack init"
 
 
-def test_what_is_broken_is_named_and_the_status_says_so(home: Path, work: Path) -> None:
+def test_what_is_broken_is_named_and_the_status_says_so(
+    home: Path, work: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (home / ".enact").mkdir()
     (home / ".enact/config.yaml").write_text("trust:\n  policy: sometimes\n")
     (work / ".agent/climpt").mkdir(parents=True)
     (work / ".agent/climpt/registry.json").write_text("{")
     (work / "config.toml").write_text('[fleet]\nprogramme = "x"\n')
-    config = str(work / "config.toml")
-    status, checks = look(CODER_URL="http://127.0.0.1:1", FLEET_AGENTPACK_CONFIG=config)
+    monkeypatch.setenv("FLEET_AGENTPACK_CONFIG", str(work / "config.toml"))
+    monkeypatch.setenv("CODER_URL", "http://127.0.0.1:1")
+    status, checks = look()
     assert status == 1
     broken = {key for key, check in checks.items() if check["state"] == "problem"}
     assert broken == {
@@ -65,9 +78,12 @@ def test_what_is_broken_is_named_and_the_status_says_so(home: Path, work: Path) 
 
 
 @pytest.mark.parametrize("text", ["[[", "fleet = 1\n[climpt]\n"])
-def test_a_configuration_that_cannot_be_read_hides_nothing_else(work: Path, text: str) -> None:
+def test_a_configuration_that_cannot_be_read_hides_nothing_else(
+    work: Path, look: Look, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (work / "config.toml").write_text(text)
-    status, checks = look(FLEET_AGENTPACK_CONFIG=str(work / "config.toml"))
+    monkeypatch.setenv("FLEET_AGENTPACK_CONFIG", str(work / "config.toml"))
+    status, checks = look()
     assert status == 1
     assert {area for area, _ in checks} >= {"package", "agentpack", "fleet", "enact", "forge"}
     broken = [check for check in checks.values() if check["state"] == "problem"]
@@ -76,7 +92,7 @@ def test_a_configuration_that_cannot_be_read_hides_nothing_else(work: Path, text
     assert all(check["advice"].startswith("correct") for check in broken)
 
 
-def test_a_config_repo_that_is_not_valid_is_not_to_be_made_anew(home: Path) -> None:
+def test_a_config_repo_that_is_not_valid_is_not_to_be_made_anew(home: Path, look: Look) -> None:
     (home / ".agentpack/repo").mkdir(parents=True)
     (home / ".agentpack/repo/agentpack.yaml").write_text("a: [")
     status, checks = look()
@@ -85,7 +101,7 @@ def test_a_config_repo_that_is_not_valid_is_not_to_be_made_anew(home: Path) -> N
     assert "init" not in checks["agentpack", "config repo"]["advice"]
 
 
-def test_files_in_the_place_of_directories_are_lines_of_the_report(home: Path) -> None:
+def test_files_in_the_place_of_directories_are_lines_of_the_report(home: Path, look: Look) -> None:
     (home / ".enact").write_text("")
     (home / ".local/share").mkdir(parents=True)
     (home / ".local/share/fleet-agentpack").write_text("")
@@ -97,9 +113,9 @@ def test_files_in_the_place_of_directories_are_lines_of_the_report(home: Path) -
     assert all(check["advice"] for check in checks.values() if check["state"] == "problem")
 
 
-def test_what_is_there_is_counted(work: Path) -> None:
+def test_what_is_there_is_counted(work: Path, look: Look) -> None:
     for words in (["init"], ["climpt", "init"], ["forge", "init"]):
-        subprocess.run([*SERVE, *words], check=True, capture_output=True, env=child_environment())
+        assert cli.run(words) == 0
     status, checks = look()
     assert status == 0
     assert checks["climpt", "registry"]["detail"] == "7 commands"
@@ -108,17 +124,16 @@ def test_what_is_there_is_counted(work: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_that_cannot_be_written_is_a_problem(home: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_a_problem(home: Path, look: Look) -> None:
     (home / ".cache").mkdir(mode=0o500)
     status, checks = look()
     assert status == 1
     assert checks["package", "cache directory"]["state"] == "problem"
 
 
-def test_people_get_a_table() -> None:
-    done = subprocess.run(
-        [*SERVE, "doctor", "--all"], capture_output=True, text=True, env=child_environment()
-    )
-    assert done.stdout.splitlines()[0].split() == ["area", "what", "found"]
-    assert "→ fleet-agentpack init" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("Nothing is broken; • is optional")
+def test_people_get_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["doctor", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split() == ["area", "what", "found"]
+    assert "→ fleet-agentpack init" in out
+    assert out.splitlines()[-1].startswith("Nothing is broken; • is optional")

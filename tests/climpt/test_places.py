@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.climpt.errors import ClimptError
+from fleet_agentpack.climpt.places import MAX_BYTES
 from tests.climpt.project import (
     DECIDE_BRANCH,
+    ECHO,
     FRONTMATTER,
     GROUP_COMMIT,
     SAMPLE,
@@ -206,3 +208,19 @@ def test_a_home_that_is_the_project_is_looked_at_once(home: Path) -> None:
     assert count(home, home) == 2
     write(home, REGISTRY, "{")
     assert refusal(home, home)["path"] == REGISTRY
+
+
+def test_a_registry_that_is_too_large_is_not_read(work: Path, home: Path) -> None:
+    registry = write_registry(work, [ECHO])
+    with registry.open("r+b") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(ClimptError, match="larger than 64 MB"):
+        service(work, home).reload()
+
+
+def test_a_chain_of_links_without_end_is_named(work: Path, home: Path) -> None:
+    registry = write_registry(work, [ECHO])
+    registry.unlink()
+    registry.symlink_to(registry.name)
+    with pytest.raises(ClimptError, match="not a usable path"):
+        service(work, home).reload()

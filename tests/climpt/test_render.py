@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet_agentpack.climpt import patterns
 from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.climpt.render import fill
 from tests.climpt.project import ECHO, ECHO_NAMES, service, write, write_echo, write_registry
@@ -184,8 +185,22 @@ async def test_patterns_are_checked_each_on_its_own(work: Path, home: Path) -> N
     assert (await refusal(work, home))["stderr"].startswith("Invalid directive type.")
     write_echo(work, "x", user=user % "(")
     assert "is not a regular expression" in (await refusal(work, home))["stderr"]
-    write_echo(work, "x", user=user % "^(i+)+$")
-    assert "repeats a group" in (await refusal(work, home))["stderr"]
+    write_echo(work, "x", user=user % "^[a-z]+(-[a-z0-9]+)*$")
+    assert await render(work, home) == "x\n"
+
+
+async def test_a_pattern_that_would_take_for_ever_is_stopped(
+    work: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patterns, "TIMEOUT_S", 0.5)
+    name = "a" * 60
+    user = "params: {two: {directiveType: {pattern: '%s'}}}"
+    for pattern in ("(a|a)*b", "(a|a)(a|a)" * 20 + "b", "a*" * 20 + "b", "(a+)+$b"):
+        write_echo(work, "x", user=user % pattern)
+        write_registry(work, [{**ECHO, "c2": name}])
+        request = service(work, home).execute("climpt", "test", name, "input")
+        with pytest.raises(ClimptError, match="takes too long"):
+            await request
 
 
 async def test_the_users_values_lie_over_the_apps(work: Path, home: Path) -> None:

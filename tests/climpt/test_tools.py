@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastmcp import Client
 
 from fleet_agentpack.climpt.scaffold import init
+from fleet_agentpack.server import build_server
 from tests.climpt.project import write, write_registry
 from tests.climpt.test_original import TELL, fake_deno
+from tests.conftest import enter_empty_home
 from tests.rig import SERVE, Stdio, text_of
 
 GROUP = {"c1": "git", "c2": "group-commit", "c3": "unstaged-changes"}
@@ -19,12 +23,30 @@ TEXT = {"type": "string"}
 AGENT = {"type": "string", "default": "climpt"}
 
 
-@pytest.fixture
-def server(home: Path, work: Path) -> Iterator[Stdio]:
-    with Stdio([*SERVE, "--only", "climpt"]) as server:
+@contextmanager
+def serving(**env: str) -> Iterator[Stdio]:
+    with Stdio([*SERVE, "--only", "climpt"], **env) as server:
         assert server.hello()["serverInfo"]["name"] == "climpt"
         yield server
         assert server.bad_lines == []
+
+
+@pytest.fixture
+def fresh(home: Path) -> Iterator[Stdio]:
+    """A server in an empty project."""
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stdio]:
+    """A server in a project with the example tree, shared by the tests that change nothing."""
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            home = enter_empty_home(tmp_path_factory.mktemp("climpt"), patch)
+            init(home / "work")
+            started = stack.enter_context(serving())
+        yield started
 
 
 def error_of(result: dict[str, Any]) -> dict[str, Any]:
@@ -64,10 +86,7 @@ def schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     }
 
 
-def test_search_answers_an_array_as_text_and_results_as_structure(
-    server: Stdio, work: Path
-) -> None:
-    init(work)
+def test_search_answers_an_array_as_text_and_results_as_structure(server: Stdio) -> None:
     result = server.call("search", query="group changes and commit", agent="climpt")
     rows = json.loads(text_of(result))
     assert result["structuredContent"] == {"results": rows}
@@ -79,8 +98,7 @@ def test_search_answers_an_array_as_text_and_results_as_structure(
     assert (text_of(nothing), nothing["structuredContent"]) == ("[]", {"results": []})
 
 
-def test_describe_answers_one_object(server: Stdio, work: Path) -> None:
-    init(work)
+def test_describe_answers_one_object(server: Stdio) -> None:
     result = server.call("describe", **GROUP)
     assert json.loads(text_of(result)) == result["structuredContent"]
     assert result["structuredContent"].keys() == {
@@ -91,8 +109,7 @@ def test_describe_answers_one_object(server: Stdio, work: Path) -> None:
     }
 
 
-def test_execute_answers_with_the_prompt_as_text_alone(server: Stdio, work: Path) -> None:
-    init(work)
+def test_execute_answers_with_the_prompt_as_text_alone(server: Stdio) -> None:
     for options in ({}, {"options": {}}, {"options": []}):
         result = server.call("execute", agent="climpt", **GROUP, **options)
         assert text_of(result).startswith("# Commit the changes in groups\n")
@@ -102,22 +119,22 @@ def test_execute_answers_with_the_prompt_as_text_alone(server: Stdio, work: Path
         assert text_of(result).startswith("# Commit the changes in groups, with a plan")
 
 
-def test_reload_sees_a_change_and_survives_a_broken_file(server: Stdio, work: Path) -> None:
+def test_reload_sees_a_change_and_survives_a_broken_file(fresh: Stdio, work: Path) -> None:
     init(work)
-    assert server.call("reload")["structuredContent"]["commandCount"] == 7
+    assert fresh.call("reload")["structuredContent"]["commandCount"] == 7
     registry = write_registry(work, [{**GROUP, "description": "only one"}])
-    assert len(json.loads(text_of(server.call("search", query="branch commit")))) > 1
-    assert server.call("reload", agent="climpt")["structuredContent"]["commandCount"] == 1
-    assert len(json.loads(text_of(server.call("search", query="branch commit")))) == 1
+    assert len(json.loads(text_of(fresh.call("search", query="branch commit")))) > 1
+    assert fresh.call("reload", agent="climpt")["structuredContent"]["commandCount"] == 1
+    assert len(json.loads(text_of(fresh.call("search", query="branch commit")))) == 1
     registry.write_text("{")
-    error = error_of(server.call("reload"))
+    error = error_of(fresh.call("reload"))
     assert error["error"] == "Failed to load registry"
     assert error["path"] == ".agent/climpt/registry.json"
-    assert len(json.loads(text_of(server.call("search", query="branch commit")))) == 1
+    assert len(json.loads(text_of(fresh.call("search", query="branch commit")))) == 1
 
 
-def test_errors_have_the_seeds_shapes(server: Stdio, work: Path) -> None:
-    error = error_of(server.call("search", query="x"))
+def test_errors_have_the_seeds_shapes(fresh: Stdio, work: Path) -> None:
+    error = error_of(fresh.call("search", query="x"))
     assert (error["error"], error["path"], error["details"]) == (
         "Failed to load registry",
         ".agent/climpt/registry.json",
@@ -127,12 +144,10 @@ def test_errors_have_the_seeds_shapes(server: Stdio, work: Path) -> None:
     init(work)
     names = {"c1": "git", "c2": "invalid-command", "c3": "target"}
     for tool, more in (("describe", {}), ("execute", {"agent": "climpt"})):
-        error = error_of(server.call(tool, **names, **more))
+        error = error_of(fresh.call(tool, **names, **more))
         assert error.pop("hint")
         assert error == {"error": "Command not found", **names}
-    error = error_of(
-        server.call("execute", agent="climpt", **GROUP, options={"edition": "missing"})
-    )
+    error = error_of(fresh.call("execute", agent="climpt", **GROUP, options={"edition": "missing"}))
     assert error["error"] == "Execution failed"
     assert error["command"] == "climpt-git group-commit unstaged-changes"
     assert error["stderr"].startswith("Template not found")
@@ -166,21 +181,20 @@ def test_the_original_can_be_chosen(home: Path, work: Path) -> None:
     init(work)
     config = write(home, "config.toml", '[climpt]\nexecute = "cli"\n')
     environ = {"FLEET_AGENTPACK_CONFIG": str(config), "PATH": fake_deno(home, TELL)}
-    with Stdio([*SERVE, "--only", "climpt"], **environ) as server:
-        server.hello()
+    with serving(**environ) as server:
         result = server.call("execute", agent="climpt", **GROUP, options={"uv": {"a": "b"}})
         assert json.loads(text_of(result))["argv"][-4:] == [
             *("--config=git", "group-commit", "unstaged-changes", "--uv-a=b"),
         ]
-        assert server.bad_lines == []
 
 
-def test_a_bad_setting_is_named(home: Path, work: Path) -> None:
+async def test_a_bad_setting_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = write(home, "config.toml", '[climpt]\nexecute = "shell"\n')
-    with Stdio([*SERVE, "--only", "climpt"], FLEET_AGENTPACK_CONFIG=str(config)) as server:
-        server.hello()
-        error = error_of(server.call("reload"))
-        assert error == {
-            "error": "Invalid configuration",
-            "details": '[climpt] execute must be "render" or "cli"',
-        }
+    monkeypatch.setenv("FLEET_AGENTPACK_CONFIG", str(config))
+    async with Client(build_server()) as client:
+        result = await client.call_tool("reload", {}, raise_on_error=False)
+    assert result.is_error
+    assert result.structured_content == {
+        "error": "Invalid configuration",
+        "details": '[climpt] execute must be "render" or "cli"',
+    }

@@ -125,6 +125,18 @@ def work_in_thread(service: ExampleService, call: Call, *, steps: int = 10) -> A
     return {"steps": steps}
 
 
+def mumble(service: ExampleService, call: Call) -> Any:
+    """Report on a file whose name is not text."""
+    call.report(1, 1, "file \udcff")
+    return {}
+
+
+def block(service: ExampleService, *, seconds: float) -> Any:
+    """Hold a thread and hear nothing."""
+    time.sleep(seconds)
+    return {}
+
+
 def poem(service: ExampleService) -> Any:
     """Answer with text alone."""
     return Reply("roses are red")
@@ -166,6 +178,8 @@ EXAMPLE = Domain(
         Spec(refuse, READS),
         Spec(wait, READS),
         Spec(work_in_thread, READS),
+        Spec(mumble, READS),
+        Spec(block, READS),
         Spec(poem, READS),
         Spec(remove, DESTROYS, confirm=True),
         Spec(add_tool, WRITES),
@@ -176,7 +190,7 @@ EXAMPLE = Domain(
 
 
 def main() -> int:
-    from fleet_agentpack.stdio import Wire, run_stdio
+    from fleet_agentpack.wire import Wire
 
     port = int(sys.argv[2]) if sys.argv[1:2] == ["--http"] else None
     wire = None if port else Wire.claim()
@@ -195,6 +209,8 @@ def main() -> int:
         settings = dataclasses.replace(settings, http=http)
         asyncio.run(serve_http(assemble(settings, [EXAMPLE]), http, "warning"))
         return 0
+    from fleet_agentpack.stdio import run_stdio
+
     return run_stdio(assemble(settings, [EXAMPLE]), wire)
 
 

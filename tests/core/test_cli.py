@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fleet_agentpack import __version__, inventory
-from tests.rig import ROOT, SERVE, child_environment, pipe
+from fleet_agentpack import __version__, cli, inventory
+from tests.rig import SERVE, child_environment, pipe
 
 
 def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -49,7 +50,9 @@ def test_tools_prints_a_table_of_every_tool() -> None:
     [
         (["nonsense"], 2, "unknown command 'nonsense'"),
         (["--only", "mars"], 2, "unknown domain 'mars'; choose from"),
-        (["--port", "high"], 2, "invalid int value"),
+        (["--port", "high"], 2, "'high' is no port"),
+        (["--port", "65536"], 2, "give one from 0 to 65535"),
+        (["--port", "-1"], 2, "'-1' is no port"),
         (["--log-level", "loud"], 2, "invalid choice"),
     ],
 )
@@ -61,9 +64,14 @@ def test_a_mistake_is_a_message_and_a_status(words: list[str], status: int, says
     assert "Traceback" not in done.stderr
 
 
-def test_the_environment_chooses_a_part_too() -> None:
+def test_the_environment_chooses_a_part_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "unknown domain 'mars'" in run(FLEET_AGENTPACK_ONLY="mars").stderr
-    assert "climpt" in run("tools", FLEET_AGENTPACK_ONLY="climpt").stdout
+    monkeypatch.setenv("FLEET_AGENTPACK_ONLY", "climpt")
+    assert cli.run(["tools"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert names == ["search", "describe", "execute", "reload"]
 
 
 def test_a_configuration_file_that_cannot_be_used_stops_the_start(work: Path) -> None:
@@ -72,6 +80,21 @@ def test_a_configuration_file_that_cannot_be_used_stops_the_start(work: Path) ->
     done = run(FLEET_AGENTPACK_CONFIG=str(work / "bad.toml"))
     assert done.returncode == 2
     assert "not valid TOML" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('allowed_hosts = "box"', "http.allowed_hosts must be a list of names"),
+        ("allowed_hosts = [5]", "http.allowed_hosts must be a list of names"),
+        ("token_file = 5", "http.token_file must be a path"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_stops_the_start(work: Path, line: str, says: str) -> None:
+    (work / "bad.toml").write_text(f"[http]\n{line}\n")
+    done = run("--http", FLEET_AGENTPACK_CONFIG=str(work / "bad.toml"))
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"bad.toml: {says}\n")
 
 
 def test_unknown_settings_are_named_in_a_warning(work: Path) -> None:
@@ -86,37 +109,24 @@ def test_unknown_settings_are_named_in_a_warning(work: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("function", "domain"), [("enact", "enact"), ("forge", "forge")], ids=["enact-mcp", "forge-mcp"]
-)
-def test_the_names_for_one_domain_alone(function: str, domain: str) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        f"from fleet_agentpack.__main__ import {function}; {function}()",
+@pytest.mark.parametrize("domain", ["enact", "forge"])
+def test_the_names_for_one_domain_alone_and_a_log_without_arguments(domain: str) -> None:
+    code = f"from fleet_agentpack.__main__ import {domain}; {domain}()"
+    params = {"name": "nope", "arguments": {"token": "hunter2"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params},
     ]
-    done = pipe('{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n', command)
-    if domain in inventory.DOMAINS:
-        tools = json.loads(done.stdout)["result"]["tools"]
-        (row,) = inventory.select([domain])
-        assert [tool["name"] for tool in tools] == [spec.name for spec in row.tools]
-    else:
-        assert done.returncode == 2
-        assert b"unknown domain" in done.stderr
-
-
-def test_fastmcp_can_inspect_the_factory() -> None:
-    factory = "fleet_agentpack/server.py:build_server"
-    done = subprocess.run(
-        [sys.executable, "-m", "fastmcp.cli", "inspect", "--skip-env", "--format", "mcp", factory],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=child_environment(FASTMCP_CHECK_FOR_UPDATES="off"),
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    assert '"agentpack"' in done.stdout
+    command = [sys.executable, "-c", code, "--log-level", "debug"]
+    done = pipe("\n".join(map(json.dumps, lines)), command)
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    (row,) = inventory.select([domain])
+    names = [tool["name"] for tool in answers[1]["result"]["tools"]]
+    assert names == [spec.name for spec in row.tools]
+    assert answers[2]["result"]["structuredContent"]["error"] == "unknown_tool"
+    assert done.returncode == 0
+    assert b"DEBUG" in done.stderr
+    assert b"hunter2" not in done.stderr
 
 
 def test_a_deploy_flag_before_another_command_is_refused() -> None:
@@ -126,9 +136,11 @@ def test_a_deploy_flag_before_another_command_is_refused() -> None:
     assert "needs a command" in run("--repo", "x").stderr
 
 
-def test_the_printed_size_is_the_size_on_the_wire() -> None:
-    total = run("tools", "--tokens").stdout.splitlines()[-1].split()
-    listed = json.loads(pipe('{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n').stdout)
-    tools = json.dumps(listed["result"]["tools"], separators=(",", ":"), ensure_ascii=False)
-    assert total[:2] == ["all", str(len(listed["result"]["tools"]))]
-    assert int(total[2].replace(",", "")) == len(tools.encode()) - 1
+def test_the_printed_size_is_the_size_on_the_wire(
+    tools: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["tools", "--tokens"]) == 0
+    total = capsys.readouterr().out.splitlines()[-1].split()
+    text = json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
+    assert total[:2] == ["all", str(len(tools))]
+    assert int(total[2].replace(",", "")) == len(text.encode()) - 1

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.rig import EXAMPLE, Http, Stdio, modern_meta
+from tests.rig import EXAMPLE, Http, Stdio, eventually, modern_meta
 
 CHANGED = "notifications/tools/list_changed"
 
@@ -23,30 +23,29 @@ def drop_tool(work: Path, name: str) -> None:
     (work / "dynamic" / name).write_text("")
 
 
-def test_a_tool_from_another_process_appears_and_goes_on_stdio(work: Path) -> None:
-    with Stdio(EXAMPLE) as server:
-        assert server.hello()["capabilities"]["tools"]["listChanged"] is True
-        assert "fresh" not in names(server.ask("tools/list")["result"])
-        drop_tool(work, "fresh")
-        server.wait_for_notification(CHANGED)
-        (tool,) = [t for t in server.ask("tools/list")["result"]["tools"] if t["name"] == "fresh"]
-        assert tool["inputSchema"]["$defs"] == {"n": {"type": "integer"}}
-        assert tool["outputSchema"] == {"type": "object"}
-        assert server.call("fresh", n=1)["structuredContent"] == {
-            "tool": "fresh",
-            "arguments": {"n": 1},
-        }
-        server.notifications.clear()
-        (work / "dynamic" / "fresh").unlink()
-        server.wait_for_notification(CHANGED)
-        assert server.call("fresh")["structuredContent"]["error"] == "unknown_tool"
+def test_a_tool_from_another_process_appears_and_goes_on_stdio(example: Stdio) -> None:
+    assert example.hello()["capabilities"]["tools"]["listChanged"] is True
+    assert "fresh" not in names(example.ask("tools/list")["result"])
+    example.notifications.clear()
+    drop_tool(example.folder, "fresh")
+    example.wait_for_notification(CHANGED)
+    (tool,) = [t for t in example.ask("tools/list")["result"]["tools"] if t["name"] == "fresh"]
+    assert tool["inputSchema"]["$defs"] == {"n": {"type": "integer"}}
+    assert tool["outputSchema"] == {"type": "object"}
+    assert example.call("fresh", n=1)["structuredContent"] == {
+        "tool": "fresh",
+        "arguments": {"n": 1},
+    }
+    example.notifications.clear()
+    (example.folder / "dynamic" / "fresh").unlink()
+    example.wait_for_notification(CHANGED)
+    assert example.call("fresh")["structuredContent"]["error"] == "unknown_tool"
 
 
-def test_our_own_change_is_told_at_once() -> None:
-    with Stdio(EXAMPLE) as server:
-        server.hello()
-        server.call("add_tool", name="mine")
-        assert CHANGED in [note["method"] for note in server.notifications]
+def test_our_own_change_is_told_at_once(example: Stdio) -> None:
+    example.notifications.clear()
+    example.call("add_tool", name="mine")
+    assert CHANGED in [note["method"] for note in example.notifications]
 
 
 def test_a_subscriber_without_handshake_is_told_on_stdio(work: Path) -> None:
@@ -82,18 +81,10 @@ def listen(server: Http, method: str, body: Any, **headers: str) -> queue.Queue[
     return found
 
 
-def test_a_session_is_told_over_http(work: Path) -> None:
+def test_clients_of_both_eras_are_told_over_http(work: Path) -> None:
     with Http(command=EXAMPLE) as server:
         session = server.hello()
-        events = listen(server, "GET", None, **{"Mcp-Session-Id": session})
-        drop_tool(work, "fresh")
-        assert events.get(timeout=15) == CHANGED
-        assert server.call(session, "fresh", {})["structuredContent"]["tool"] == "fresh"
-        assert server.end() in (0, -15)
-
-
-def test_a_subscriber_without_handshake_is_told_over_http(work: Path) -> None:
-    with Http(command=EXAMPLE) as server:
+        told = listen(server, "GET", None, **{"Mcp-Session-Id": session})
         params = {"notifications": {"toolsListChanged": True}, "_meta": modern_meta()}
         body = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
@@ -101,15 +92,11 @@ def test_a_subscriber_without_handshake_is_told_over_http(work: Path) -> None:
         assert events.get(timeout=15) == "notifications/subscriptions/acknowledged"
         drop_tool(work, "fresh")
         assert events.get(timeout=15) == CHANGED
+        assert told.get(timeout=15) == CHANGED
+        assert server.call(session, "fresh", {})["structuredContent"]["tool"] == "fresh"
 
-
-def test_a_session_that_ends_is_told_to_its_domain(work: Path) -> None:
-    with Http(command=EXAMPLE) as server:
-        session = server.hello()
-        server.call(session, "echo", {"text": "x"})
+        # A session that ends is told to its domain.
         server.request(None, session=session, method="DELETE")
-        for _ in range(100):
-            if (work / "ended").exists():
-                break
-            threading.Event().wait(0.05)
-        assert (work / "ended").read_text() == session
+        ended = work / "ended"
+        eventually(lambda: ended.exists() and ended.read_text() == session)
+        assert server.end() in (0, -15)

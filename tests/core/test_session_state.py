@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
-import pytest
 from fastmcp import Client
 
 from fleet_agentpack.server import build_server
 from fleet_agentpack.session_state import MemoryState
+from tests.rig import child_environment
 
 
 async def test_the_state_store_is_ours_and_its_own_is_never_imported() -> None:
@@ -28,21 +29,18 @@ async def test_state_can_be_kept_and_forgotten() -> None:
     assert await state.get(key="a") is None
 
 
-@pytest.mark.parametrize("module", ["griffe", "key_value", "beartype", "httpx", "sqlite3"])
-def test_serving_does_not_import_what_it_does_not_need(module: str) -> None:
-    import subprocess
-
-    from tests.rig import child_environment
-
+def test_serving_imports_no_more_than_it_needs_and_leaves_the_environment_to_children() -> None:
     code = (
-        "import asyncio, sys; from fleet_agentpack.server import build_server\n"
+        "import asyncio, os, sys; from fleet_agentpack.server import build_server\n"
         "asyncio.run(build_server().list_tools())\n"
-        "print([name for name in sys.modules if name.split('.')[0] == sys.argv[1]][:3])"
+        "print({name.split('.')[0] for name in sys.modules} & set(sys.argv[1:]))\n"
+        "print({name: os.environ[name] for name in os.environ if name.startswith('FASTMCP_')})"
     )
+    needless = ["griffe", "key_value", "beartype", "httpx", "sqlite3"]
     done = subprocess.run(
-        [sys.executable, "-c", code, module],
+        [sys.executable, "-c", code, *needless],
         capture_output=True,
         text=True,
-        env=child_environment(),
+        env=child_environment(FASTMCP_X="kept"),
     )
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["set()", "{'FASTMCP_X': 'kept'}"], done.stderr

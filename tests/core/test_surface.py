@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from fleet_agentpack import inventory
+from fleet_agentpack.tools.params import READS, WRITES, Hints
+from fleet_agentpack.tools.register import wire_hints
 from tests.rig import SERVE, Stdio
 
 WRITERS = {
@@ -24,13 +23,6 @@ WRITERS = {
     "fractary_forge_cache_clear",
 }
 CONFIRMED = {"deploy_apply", "rollback"}
-
-
-@pytest.fixture
-def tools() -> Iterator[list[dict[str, Any]]]:
-    with Stdio() as server:
-        server.hello()
-        yield server.ask("tools/list")["result"]["tools"]
 
 
 def test_every_tool_is_listed_once_and_plainly(tools: list[dict[str, Any]]) -> None:
@@ -56,13 +48,6 @@ def test_descriptions_are_at_most_two_sentences(tools: list[dict[str, Any]]) -> 
         assert 1 <= len(re.findall(r"[.!?](?:\s|$)", tool["description"])) <= 2, tool["name"]
 
 
-def test_a_part_can_be_served_alone_and_read_only() -> None:
-    with Stdio([*SERVE, "--only", "climpt", "--read-only"]) as server:
-        assert server.hello()["serverInfo"]["name"] == "climpt"
-        names = [tool["name"] for tool in server.ask("tools/list")["result"]["tools"]]
-        assert names == ["search", "describe", "execute", "reload"]
-
-
 def test_read_only_leaves_every_writer_out() -> None:
     with Stdio([*SERVE, "--read-only"]) as server:
         server.hello()
@@ -70,3 +55,13 @@ def test_read_only_leaves_every_writer_out() -> None:
         assert all(tool["annotations"]["readOnlyHint"] for tool in tools)
         assert not WRITERS & {tool["name"] for tool in tools}
         assert server.call("rollback", to="x")["structuredContent"]["error"] == "unknown_tool"
+
+
+def test_hints_on_the_wire_say_no_more_than_they_must() -> None:
+    def wire(hints: Hints) -> dict[str, Any]:
+        return wire_hints(hints).model_dump(by_alias=True, exclude_none=True)
+
+    assert wire(READS) == {"readOnlyHint": True, "openWorldHint": False}
+    again = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
+    assert wire(WRITES) == again
+    assert wire(Hints(read_only=False, idempotent=True)) == {**again, "idempotentHint": True}

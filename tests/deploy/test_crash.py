@@ -172,6 +172,7 @@ def test_a_kill_during_recovery_is_recovered_from(trial: Trial) -> None:
         ("apply", errno.ENOSPC, True),
         ("apply", errno.EACCES, False),
         ("rollback", errno.ENOSPC, True),
+        ("rollback", errno.EACCES, False),
     ],
     indirect=["trial"],
 )

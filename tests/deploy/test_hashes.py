@@ -10,6 +10,7 @@ import pytest
 
 from fleet_agentpack.deploy import hashes
 from fleet_agentpack.deploy.hashes import HashCache, hash_file
+from fleet_agentpack.deploy.model import FileState
 from tests.deploy.lab import Lab
 
 
@@ -26,14 +27,14 @@ def file(tmp_path: Path) -> Path:
 
 
 def digest(cache: HashCache, path: Path) -> str:
-    return cache.digest(str(path), os.lstat(path))
+    return cache.look(str(path)).sha256
 
 
 def test_an_unchanged_file_is_not_read_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = HashCache(None)
     settle(file)
     first = digest(cache, file)
-    monkeypatch.setattr(hashes, "hash_file", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(hashes, "_hash", lambda *_: pytest.fail("read again"))
     assert digest(cache, file) == first
 
 
@@ -66,6 +67,24 @@ def test_a_file_moved_into_its_place_is_noticed(file: Path) -> None:
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     other.rename(file)
     assert digest(cache, file) == hash_file(str(file), 4)
+
+
+def test_a_changed_mode_is_noticed(file: Path) -> None:
+    cache = HashCache(None)
+    settle(file)
+    assert not cache.look(str(file)).executable
+    file.chmod(0o755)
+    assert cache.look(str(file)).executable
+
+
+def test_a_link_in_a_remembered_files_place_is_noticed(file: Path) -> None:
+    cache = HashCache(None)
+    settle(file)
+    digest(cache, file)
+    file.rename(file.with_name("moved"))
+    file.symlink_to("moved")
+    with pytest.raises(OSError, match="symbolic links"):
+        cache.look(str(file))
 
 
 def test_a_coarse_clock_is_distrusted_for_longer() -> None:
@@ -103,7 +122,7 @@ def test_a_damaged_cache_is_ignored(file: Path, tmp_path: Path, damage: bytes | 
 def test_what_nobody_uses_is_dropped(tmp_path: Path) -> None:
     place = tmp_path / "hashes"
     cache = HashCache(place)
-    cache.entries = {f"/gone/{n}": (1, 1, 1, 1, 1, "0" * 64) for n in range(5000)}
+    cache.entries = {f"/gone/{n}": FileState("0" * 64, False, (1, 1, 1, 1, 1)) for n in range(5000)}
     keep = tmp_path / "keep"
     keep.write_text("x")
     settle(keep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -155,18 +156,46 @@ def test_a_dry_run_writes_nothing(lab: Lab) -> None:
     assert {k: v for k, v in tree(lab.root).items() if not k.startswith("cache")} == before
 
 
+def spoil(directory: Path) -> None:
+    for copy in directory.rglob("*"):
+        if copy.is_file():
+            copy.unlink()
+            copy.write_text("rotten")
+
+
+def test_a_snapshot_without_copies_is_served_from_the_backups(lab: Lab) -> None:
+    first = deploy(lab)
+    before = files(lab.outside())
+    lab.source("modules/prompts/hello.md", "two\n")
+    deploy(lab)
+    spoil(lab.home_dir / f"state/snapshots/{first}/state")
+    lab.service().rollback(first)
+    assert files(lab.outside()) == before
+
+
 def test_a_snapshot_that_lost_its_files_is_refused_before_anything_is_written(lab: Lab) -> None:
     first = deploy(lab)
     lab.source("modules/prompts/hello.md", "two\n")
-    deploy(lab)
+    second = deploy(lab)
     before = files(lab.outside())
-    for copy in (lab.home_dir / f"state/snapshots/{first}/state/codex").iterdir():
-        copy.unlink()
-        copy.write_text("rotten")
+    spoil(lab.home_dir / f"state/snapshots/{first}/state")
+    spoil(lab.home_dir / f"state/snapshots/{second}/backup")
     with pytest.raises(DeployError) as raised:
         lab.service().rollback(first)
     assert raised.value.details["reason_code"] == "snapshot_corrupt"
     assert files(lab.outside()) == before
+
+
+def test_a_record_that_does_not_list_its_files_and_kept_none_is_refused(lab: Lab) -> None:
+    first = deploy(lab)
+    record = lab.home_dir / f"state/snapshots/{first}.json"
+    document = json.loads(record.read_text())
+    del document["managed_files"]
+    record.write_text(json.dumps(document))
+    shutil.rmtree(record.with_suffix("") / "state")
+    with pytest.raises(DeployError) as raised:
+        lab.service().rollback(first)
+    assert raised.value.details["reason_code"] == "snapshot_incomplete"
 
 
 def test_a_corrupt_snapshot_is_skipped_and_named(lab: Lab) -> None:

@@ -243,6 +243,16 @@ def test_a_missing_locked_checkout_is_fetched(lab: Lab, remote: Path) -> None:
 def test_update_locks_once_then_only_fetches(lab: Lab, remote: Path) -> None:
     from_git(lab, remote)
     first = lab.service().update(Request())["data"]
+    store = str(lab.home_dir / "cache")
+    assert first["store"] == store and first["steps"][-1] == {
+        "name": "fetch",
+        "ok": True,
+        "detail": {
+            "git_modules_fetched": first["git_modules_fetched"],
+            "store": store,
+            "store_posix": store,
+        },
+    }
     assert [step["name"] for step in first["steps"]] == ["lock", "fetch"]
     assert first["git_modules_fetched"] == 1
     before = (lab.repo / "agentpack.lock.json").read_bytes()

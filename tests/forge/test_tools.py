@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ from mcp_types import INVALID_PARAMS
 
 from fleet_agentpack.server import build_server
 from fleet_agentpack.settings import Settings
+from fleet_agentpack.tools.forge import open_service
 from tests.forge import tree
 from tests.forge.registry import Site
 
@@ -311,24 +313,18 @@ async def test_progress_is_reported_while_many_files_are_read(home: Path, work: 
     assert seen == [(0, 1100), (500, 1100), (1000, 1100)]
 
 
-def test_a_bare_pipe_gets_the_eighteen_tools(work: Path) -> None:
-    code = "from fleet_agentpack.__main__ import forge; raise SystemExit(forge())"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input='{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n',
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(lines) == 1
-    assert len(lines[0]["result"]["tools"]) == 18
-    assert done.returncode == 0
+def test_the_log_level_may_be_left_out_or_silence_even_warnings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for level, warns in (("silent", False), ("", True)):
+        monkeypatch.setenv("FRACTARY_LOG_LEVEL", level)
+        open_service(Settings.read())
+        logger = logging.getLogger("fleet_agentpack.forge")
+        assert logger.isEnabledFor(logging.WARNING) is warns
+        assert not logger.isEnabledFor(logging.INFO)
 
 
-@pytest.mark.parametrize(
-    ("level", "expected"), [("debug", "DEBUG"), ("silent", ""), ("", ""), ("loud", "WARNING")]
-)
+@pytest.mark.parametrize(("level", "expected"), [("debug", "DEBUG"), ("loud", "WARNING")])
 def test_the_log_level_decides_what_goes_to_standard_error(
     work: Path, site: Site, configure: Callable[..., None], level: str, expected: str
 ) -> None:
@@ -350,7 +346,7 @@ def test_the_log_level_decides_what_goes_to_standard_error(
     )
     assert json.loads(done.stdout)["result"]["isError"] is False
     lines = [line for line in done.stderr.splitlines() if "fleet_agentpack.forge" in line]
-    assert {line.split()[0] for line in lines} == ({expected} if expected else set())
+    assert {line.split()[0] for line in lines} == {expected}
     assert ("fetched" in done.stderr) is (level == "debug")
     assert ("FRACTARY_LOG_LEVEL" in done.stderr) is (level == "loud")
 

@@ -1,0 +1,45 @@
+"""Takes the two descriptors that carry JSON-RPC out of everybody else's reach.
+
+The command line does this before the heavy imports, so nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Wire:
+    """The two descriptors that carry JSON-RPC."""
+
+    reading: int
+    writing: int
+
+    @classmethod
+    def claim(cls) -> Wire:
+        """Move standard input and output away, so that nothing else reads or writes the wire.
+
+        From here on, standard input is empty and standard output is standard error.
+        """
+        wire = cls(_duplicate(0, os.O_RDONLY), _duplicate(1, os.O_WRONLY))
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        try:
+            os.dup2(2, 1)
+        except OSError:
+            os.dup2(null, 1)
+        os.close(null)
+        return wire
+
+
+def _duplicate(descriptor: int, flags: int) -> int:
+    try:
+        duplicate = os.dup(descriptor)
+    except OSError:  # the caller closed it
+        duplicate = os.open(os.devnull, flags)
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.setmode(duplicate, os.O_BINARY)  # type: ignore[attr-defined,unused-ignore]
+    return duplicate

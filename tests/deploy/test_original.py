@@ -1,0 +1,198 @@
+"""Beside the original, agentpack 0.9.1: the same answers, and one home for both.
+
+Runs when AGENTPACK_BIN names its binary.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_agentpack.deploy.workspace import Request
+from fleet_agentpack.support import process
+from tests.deploy.lab import Lab, files
+
+PROGRAM = os.environ.get("AGENTPACK_BIN", "")
+
+pytestmark = pytest.mark.skipif(
+    not PROGRAM, reason="AGENTPACK_BIN does not name the original agentpack binary"
+)
+
+
+class Both(Lab):
+    """A lab in which the original works as well."""
+
+    def original(self, *arguments: str) -> dict[str, Any]:
+        command = [PROGRAM, *arguments, "--json"]
+        done = process.run(command, cwd=self.project, env=self.environ)
+        answer: dict[str, Any] = json.loads(done.text)
+        assert answer["ok"], answer["errors"]
+        return answer
+
+    def original_deploy(self) -> str:
+        data = self.original("deploy", "--apply", "--yes")["data"]
+        return str(data["snapshot_id"])
+
+    def our_deploy(self) -> str:
+        return str(self.deploy()["data"]["snapshot_id"])
+
+    def agree(self) -> dict[str, int]:
+        """Both see the same; gives the plan's counts."""
+        for command in ("plan", "diff", "deploy"):
+            request = Request(dry_run=command == "deploy")
+            ours = getattr(self.service(), command)(request)["data"]
+            assert self.original(command)["data"] == ours
+        theirs, ours = self.original("status")["data"], self.status()
+        for name in ("profile", "targets", "summary", "summary_by_root"):
+            assert theirs[name] == ours[name]
+        assert sorted(theirs["drift"], key=str) == sorted(ours["drift"], key=str)
+        assert self.original("doctor")["data"]["roots"] == self.doctor()["roots"]
+        return dict(self.plan()["summary"])
+
+    def contents(self) -> dict[str, Any]:
+        """What is deployed, without modes: the original gives every file it writes 0600."""
+        return {name: entry[-1] for name, entry in files(self.outside()).items()}
+
+    def doctor(self) -> dict[str, Any]:
+        return dict(self.service().doctor(Request())["data"])
+
+
+CLEAN = {"create": 0, "delete": 0, "update": 0}
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Both:
+    lab = Both(tmp_path)
+    lab.furnish()
+    lab.source("modules/skills/tidy/scripts/run.sh", "echo tidy\n", 0o644)
+    lab.instructions("more", "# No newline at the end")
+    lab.prompt("Zed é", "Ü\n")
+    lab.skill("a-b", {"x y/z.md": "x", "a-b/y": "1", "a/y": "2", "a.b/y": "3"})
+    return lab
+
+
+def test_before_anything_is_deployed(lab: Both) -> None:
+    lab.write("project/AGENTS.md", "mine\n")
+    assert lab.agree()["update"] == 1
+    theirs, ours = lab.original("doctor")["data"], lab.doctor()
+    renamed = [
+        line.replace("agentpack doctor", "fleet-agentpack doctor", 1)
+        for line in theirs["next_actions"]
+    ]
+    assert renamed == ours["next_actions"]
+
+
+def test_a_home_of_the_original_here(lab: Both) -> None:
+    first = lab.original_deploy()
+    deployed = lab.contents()
+    assert lab.agree() == CLEAN
+    assert lab.deploy()["data"]["reason"] == "no_changes"
+    lab.source("modules/prompts/hello.md", "two\n")
+    lab.drop("skill:a-b")
+    assert lab.agree()["delete"] > 0
+    lab.our_deploy()
+    assert lab.agree() == CLEAN
+    lab.service().rollback(first)
+    assert lab.contents() == deployed
+
+
+def test_a_home_of_ours_there(lab: Both) -> None:
+    lab.our_deploy()
+    deployed = lab.contents()
+    assert lab.agree() == CLEAN
+    lab.source("modules/prompts/hello.md", "two\n")
+    lab.drop("skill:a-b")
+    first = lab.service().snapshots()["data"]["snapshots"][0]["id"]
+    lab.original_deploy()
+    assert lab.agree() == CLEAN
+    lab.original("rollback", "--to", first, "--yes")
+    assert lab.contents() == deployed
+
+
+def test_taking_turns_and_going_back(lab: Both) -> None:
+    ids = []
+    for number in range(4):
+        lab.source("modules/prompts/hello.md", f"version {number}\n")
+        ids.append(lab.original_deploy() if number % 2 else lab.our_deploy())
+        assert lab.agree() == CLEAN
+    hello = lab.user / ".codex/prompts/hello.md"
+    for number in (1, 2, 0, 3):
+        if number % 2:
+            lab.service().rollback(ids[number])
+        else:
+            lab.original("rollback", "--to", ids[number], "--yes")
+        assert hello.read_text() == f"version {number}\n"
+        lab.source("modules/prompts/hello.md", f"version {number}\n")
+        assert lab.agree() == CLEAN
+
+
+def test_snapshots_of_versions_that_kept_only_backups(lab: Both) -> None:
+    first = lab.original_deploy()
+    deployed = lab.contents()
+    lab.source("modules/prompts/hello.md", "two\n")
+    second = lab.original_deploy()
+    lab.drop("skill:a-b")
+    lab.prompt("new", "new\n")
+    third = lab.original_deploy()
+    for snapshot_id in (first, second, third):
+        shutil.rmtree(lab.home_dir / "state/snapshots" / snapshot_id / "state")
+    lab.service().rollback(first)
+    assert lab.contents() == deployed
+
+
+def test_overlays_made_by_the_original(lab: Both) -> None:
+    for scope in ("global", "machine", "project"):
+        words = ("overlay", "edit", "instructions:base", "--scope", scope, "--sparse", "--yes")
+        place = Path(lab.original(*words)["data"]["overlay_dir"])
+        (place / "AGENTS.md").write_text(f"# {scope}\n")
+        lab.agree()
+    words = ("overlay", "edit", "prompt:hello", "--kind", "patch", "--yes")
+    place = Path(lab.original(*words)["data"]["patches_dir"])
+    patch = "--- a/hello.md\n+++ b/hello.md\n@@ -1 +1 @@\n-Say hello.\n+Say HELLO.\n"
+    (place / "hello.md.patch").write_text(patch)
+    lab.agree()
+    lab.deploy()
+    assert (lab.project / "AGENTS.md").read_text().count("# project") == 1
+    assert (lab.user / ".codex/prompts/hello.md").read_text() == "Say HELLO.\n"
+    assert lab.agree() == CLEAN
+
+
+def test_pins_and_checkouts(lab: Both) -> None:
+    upstream = lab.root / "upstream"
+    lab.write("upstream/skill/SKILL.md", "---\nname: g\ndescription: d\n---\n")
+    lab.git("init", "--quiet", "--initial-branch=main", cwd=upstream)
+    lab.git("add", "--all", cwd=upstream)
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+    lab.git(*who, "commit", "--quiet", "--message=x", cwd=upstream)
+    source = {"git": {"url": str(upstream), "ref": "main", "subdir": "skill"}}
+    lab.module("skill", "g", "", source=source)
+    assert lab.agree()["create"] > 0
+    lockfile, pins = lab.repo / "agentpack.lock.json", []
+    for lock in (lambda: lab.original("lock", "--yes"), lambda: lab.service().lock(Request())):
+        data = lock()["data"]
+        pins.append((data, [x for x in lockfile.read_text().splitlines() if "generated" not in x]))
+    assert pins[0] == pins[1]
+    shutil.rmtree(lab.home_dir / "cache")
+    assert lab.agree()["create"] > 0
+    for command in ("fetch", "update"):
+        ours = getattr(lab.service(), command)(Request())["data"]
+        assert lab.original(command, "--yes")["data"] == ours
+    lab.our_deploy()
+    assert lab.agree() == CLEAN
+
+
+def test_operator_assets_of_the_original(lab: Both) -> None:
+    bootstrap = lab.original("bootstrap", "--yes")["data"]["snapshot_id"]
+    before = lab.contents()
+    for command in ("plan", "diff"):
+        ours = getattr(lab.service(), command)(Request())["data"]
+        assert lab.original(command)["data"] == ours
+    lab.our_deploy()
+    assert lab.agree() == CLEAN
+    lab.service().rollback(str(bootstrap))
+    assert lab.contents() == before
