@@ -37,7 +37,8 @@ def launch_words(running: Running) -> list[str]:
         return [running.uvx, PROGRAM]
     if script:
         return [str(script)]
-    return [running.executable, "-m", "fleet_agentpack"]
+    # -P: the client's project does not get to stand in for any module of ours.
+    return [running.executable, "-P", "-m", "fleet_agentpack"]
 
 
 def fitting(counts: dict[str, int], limit: int | None) -> tuple[str, ...]:

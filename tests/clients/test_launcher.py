@@ -44,7 +44,7 @@ def test_a_module_run_goes_by_the_script_beside_the_interpreter(tmp_path: Path) 
 
 
 def test_without_any_script_the_interpreter_is_named(tmp_path: Path) -> None:
-    words = [str(tmp_path / "venv/bin/python"), "-m", "fleet_agentpack"]
+    words = [str(tmp_path / "venv/bin/python"), "-P", "-m", "fleet_agentpack"]
     assert launch_words(running(tmp_path)) == words
 
 
