@@ -59,6 +59,7 @@ def sdk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...], dic
     return calls
 
 
+@pytest.mark.container
 def test_the_real_sdk_takes_the_calls_we_make(tmp_path: Path) -> None:
     """No engine runs: the SDK builds and checks the whole query, only its sending is replaced."""
     dagger = pytest.importorskip("dagger", reason="the Dagger SDK is not installed")
