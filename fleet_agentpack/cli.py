@@ -35,6 +35,9 @@ DOCTOR = "fleet_agentpack.commands.doctor"
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
+# What says nothing without --http, with its default.
+HTTP_ONLY = {"host": "127.0.0.1", "port": 3000, "token_file": None, "allowed_host": []}
+
 # Command → the module that adds its arguments and its handler, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("fleet_agentpack.commands.demo", "see all of it work in a scratch home"),
@@ -94,6 +97,10 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     over_http = options.http
     if over_http:
         check_exposure(settings.http)
+    elif useless := [
+        name for name, default in HTTP_ONLY.items() if options.__dict__[name] != default
+    ]:
+        raise SettingsError(f"--{useless[0].replace('_', '-')} needs --http")
     if not over_http and sys.stdin is not None and sys.stdin.isatty():
         _explain_waiting()
     wire = None if over_http else Wire.claim()
@@ -223,8 +230,12 @@ def _server_parser(prog: str, *, with_commands: bool) -> argparse.ArgumentParser
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning")
     http = parser.add_argument_group("HTTP instead of stdio")
     http.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp")
-    http.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    http.add_argument("--port", type=_port, default=3000, help="port to listen on (%(default)s)")
+    http.add_argument(
+        "--host", default=HTTP_ONLY["host"], help="address to listen on (%(default)s)"
+    )
+    http.add_argument(
+        "--port", type=_port, default=HTTP_ONLY["port"], help="port to listen on (%(default)s)"
+    )
     http.add_argument("--token-file", metavar="PATH", help="file with the bearer token, mode 0600")
     http.add_argument(
         "--allowed-host",

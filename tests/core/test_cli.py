@@ -51,6 +51,8 @@ def test_tools_prints_a_table_of_every_tool() -> None:
         (["nonsense"], 2, "unknown command 'nonsense'"),
         (["--only", "mars"], 2, "unknown domain 'mars'; choose from"),
         (["--port", "high"], 2, "'high' is no port"),
+        (["--port", "3001"], 2, "--port needs --http"),
+        (["--allowed-host", "box"], 2, "--allowed-host needs --http"),
         (["--port", "65536"], 2, "give one from 0 to 65535"),
         (["--port", "-1"], 2, "'-1' is no port"),
         (["--log-level", "loud"], 2, "invalid choice"),
