@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+# How Coder's session tokens look; none of them belongs into a file of ours.
+SESSION_TOKEN = re.compile(r"[A-Za-z0-9]{10}-[A-Za-z0-9]{22}")
 MODERN = "2026-07-28"
 SERVE = [sys.executable, "-m", "fleet_agentpack"]
 EXAMPLE = [sys.executable, "-m", "tests.core.example"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -123,7 +122,7 @@ def test_what_is_there_is_counted(work: Path, look: Look) -> None:
     assert ".fractary" in checks["forge", "configuration"]["detail"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.permissions
 def test_a_directory_that_cannot_be_written_is_a_problem(home: Path, look: Look) -> None:
     (home / ".cache").mkdir(mode=0o500)
     status, checks = look()

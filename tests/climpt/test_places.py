@@ -197,7 +197,7 @@ def test_text_in_another_encoding_is_named(work: Path, home: Path) -> None:
     assert count(work, home) == 4
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root reads everything")
+@pytest.mark.permissions
 def test_a_registry_without_permission_is_named(work: Path, home: Path) -> None:
     write_registry(work, SAMPLE).chmod(0)
     assert refusal(work, home)["details"] == "Permission denied"

