@@ -35,8 +35,7 @@ DOCTOR = "fleet_agentpack.commands.doctor"
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
-# What says nothing without --http, with its default.
-HTTP_ONLY = {"host": "127.0.0.1", "port": 3000, "token_file": None, "allowed_host": []}
+HTTP_ONLY = ("host", "port", "token_file", "allowed_host")  # say nothing without --http
 
 # Command → the module that adds its arguments and its handler, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -97,9 +96,7 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     over_http = options.http
     if over_http:
         check_exposure(settings.http)
-    elif useless := [
-        name for name, default in HTTP_ONLY.items() if options.__dict__[name] != default
-    ]:
+    elif useless := [name for name in HTTP_ONLY if getattr(options, name) is not None]:
         raise SettingsError(f"--{useless[0].replace('_', '-')} needs --http")
     if not over_http and sys.stdin is not None and sys.stdin.isatty():
         _explain_waiting()
@@ -187,10 +184,10 @@ def _settings(options: argparse.Namespace, *, lenient: bool = False) -> Settings
 
 def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSettings:
     return HttpSettings(
-        host=options.host,
-        port=options.port,
+        host=HttpSettings.host if options.host is None else options.host,
+        port=HttpSettings.port if options.port is None else options.port,
         token=_token(options, settings),
-        allowed_hosts=(*_configured_hosts(settings), *options.allowed_host),
+        allowed_hosts=(*_configured_hosts(settings), *(options.allowed_host or ())),
         install_scope=options.install_scope,
     )
 
@@ -230,18 +227,13 @@ def _server_parser(prog: str, *, with_commands: bool) -> argparse.ArgumentParser
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning")
     http = parser.add_argument_group("HTTP instead of stdio")
     http.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp")
-    http.add_argument(
-        "--host", default=HTTP_ONLY["host"], help="address to listen on (%(default)s)"
-    )
-    http.add_argument(
-        "--port", type=_port, default=HTTP_ONLY["port"], help="port to listen on (%(default)s)"
-    )
+    http.add_argument("--host", help=f"address to listen on ({HttpSettings.host})")
+    http.add_argument("--port", type=_port, help=f"port to listen on ({HttpSettings.port})")
     http.add_argument("--token-file", metavar="PATH", help="file with the bearer token, mode 0600")
     http.add_argument(
         "--allowed-host",
         metavar="NAME",
         action="append",
-        default=[],
         help="a Host header to accept",
     )
     http.add_argument(
