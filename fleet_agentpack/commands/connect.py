@@ -21,7 +21,7 @@ from fleet_agentpack.clients.model import Entry, Surroundings
 from fleet_agentpack.clients.rows import CLIENTS
 from fleet_agentpack.settings import Settings, split_names
 from fleet_agentpack.support.locks import file_lock
-from fleet_agentpack.support.terminal import Paint, printable
+from fleet_agentpack.support.terminal import Paint, ask, is_attended, printable
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
@@ -153,15 +153,12 @@ def _carry_out(
 
 
 def _confirmed() -> bool:
-    if not sys.stdin.isatty():
+    if not is_attended():
         raise ConnectError(
             "nothing was changed: there is no terminal to ask on",
             "Pass --yes to go ahead without a question, or --print to see what to do by hand.",
         )
-    try:
-        return input("Go ahead? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    return ask("Go ahead?")
 
 
 def _check(connection: Connection, settings: Settings, show: Screen) -> int:

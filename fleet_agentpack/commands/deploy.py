@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fleet_agentpack.commands import deploy_words as words
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.support.results import jsonable
-from fleet_agentpack.support.terminal import Paint, printable, table
+from fleet_agentpack.support.terminal import Paint, ask, printable, table
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
@@ -220,7 +220,7 @@ def _deploy(parser: argparse.ArgumentParser) -> Handler:
 
         def approve(found: Plan) -> bool:
             words.print_plan(console.paint, found, service.texts(found))
-            return given.yes or not found.changes or words.ask("Apply changes? [y/N] ")
+            return given.yes or not found.changes or ask("Apply changes?")
 
         answer = service.deploy(request, confirm=approve)
         console.answer(answer, words.outcome(answer["data"]))

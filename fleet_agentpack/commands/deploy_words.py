@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -110,12 +109,6 @@ def doctor_lines(paint: Paint, data: dict[str, Any]) -> list[str]:
     if "next_actions" in data:
         lines += _next_actions(data["next_actions"])
     return lines
-
-
-def ask(question: str) -> bool:
-    """A question on standard output; anything but yes, and silence, is no."""
-    print(question, end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _next_actions(commands: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.support.results import jsonable, to_text
-from fleet_agentpack.support.terminal import Paint, printable, table
+from fleet_agentpack.support.terminal import Paint, ask, is_attended, printable, table
 
 if TYPE_CHECKING:
     from fleet_agentpack.fleet.service import FleetService
@@ -160,12 +160,10 @@ async def _delete(fleet: FleetService, arguments: argparse.Namespace) -> Any:
 
 
 async def _confirmed(agent: str) -> bool:
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not is_attended():
         raise FleetError.bad_request("Nobody can be asked here; pass --yes to delete the agent.")
-    question = f"Delete agent '{printable(agent)}' and its workspace? [y/N] "
-    print(question, end="", file=sys.stderr, flush=True)
-    answer = await asyncio.to_thread(sys.stdin.readline)
-    return answer.strip().lower() in ("y", "yes")
+    question = f"Delete agent '{printable(agent)}' and its workspace?"
+    return await asyncio.to_thread(ask, question, sys.stderr)
 
 
 async def _history(fleet: FleetService, arguments: argparse.Namespace) -> Any:

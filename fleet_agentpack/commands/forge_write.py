@@ -13,6 +13,7 @@ from fleet_agentpack.commands.forge_output import Output
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import Desk, ForgeService
 from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.support.terminal import is_attended
 
 if TYPE_CHECKING:
     from fleet_agentpack.commands.forge import Commands
@@ -245,7 +246,7 @@ def _lock(options: argparse.Namespace, forge: ForgeService, output: Output) -> i
 def _login(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
     if options.token_stdin:
         given = sys.stdin.read(LONGEST_TOKEN + 1)
-    elif sys.stdin is not None and sys.stdin.isatty():
+    elif is_attended():
         given = getpass.getpass(f"Token for {options.registry}: ")
     else:
         raise ForgeError.invalid(

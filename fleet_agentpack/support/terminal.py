@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -40,6 +41,17 @@ class Paint:
         if not self.enabled or not styles:
             return text
         return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+
+def is_attended() -> bool:
+    """Whether somebody can be asked on standard input."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def ask(question: str, stream: TextIO | None = None) -> bool:
+    """A question on standard output or another stream; anything but yes, and silence, is no."""
+    print(f"{question} [y/N] ", end="", file=stream, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def printable(text: str) -> str:
