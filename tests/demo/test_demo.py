@@ -64,18 +64,23 @@ def test_the_demo_plays_all_five_domains_and_leaves_nothing(home: Path, tmp_path
     assert os.listdir(scratch) == []
 
 
+def demo_after(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """The demo, where every Python process starts with this code."""
+    (folder / "sitecustomize.py").write_text(code)
+    env = child_environment()
+    env["PYTHONPATH"] = os.pathsep.join([str(folder), env["PYTHONPATH"]])
+    return subprocess.run([*SERVE, "demo"], capture_output=True, text=True, timeout=60, env=env)
+
+
 def test_a_story_that_fails_says_where_and_ends_with_status_1(tmp_path: Path) -> None:
-    broken = tmp_path / "sitecustomize.py"
-    broken.write_text(
+    done = demo_after(
+        tmp_path,
         "import sys\n"
         "if 'demo' in sys.argv:\n"
         "    import fleet_agentpack.demo.story as story\n"
         "    async def fail(stage): stage.expect(False, 'on purpose')\n"
-        "    story.CHAPTERS = {'broken: chapter': fail}\n"
+        "    story.CHAPTERS = {'broken: chapter': fail}\n",
     )
-    env = child_environment()
-    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
-    done = subprocess.run([*SERVE, "demo"], capture_output=True, text=True, timeout=60, env=env)
     assert done.returncode == 1
     assert "✗ on purpose" in done.stdout
 
@@ -114,14 +119,12 @@ def test_interrupted_in_the_middle_it_leaves_nothing_either(tmp_path: Path, name
 
 
 def test_a_server_that_does_not_start_is_told_with_its_own_words(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
+    done = demo_after(
+        tmp_path,
         "import sys\n"
         "if 'demo' not in sys.orig_argv and 'fleet_agentpack' in sys.orig_argv:\n"
-        "    sys.exit('no such luck')\n"
+        "    sys.exit('no such luck')\n",
     )
-    env = child_environment()
-    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
-    done = subprocess.run([*SERVE, "demo"], capture_output=True, text=True, timeout=60, env=env)
     assert done.returncode == 1
     assert "no such luck" in done.stdout
     assert "doctor --all" in done.stdout
