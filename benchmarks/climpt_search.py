@@ -18,8 +18,8 @@ from typing import Any
 
 from fleet_agentpack.climpt.registry import Command
 from fleet_agentpack.climpt.search import RESULTS, CommandIndex
-from fleet_agentpack.support import textsearch
-from fleet_agentpack.support.terminal import Paint, table
+from fleet_agentpack.console.terminal import Paint, table
+from fleet_agentpack.kit import textsearch
 
 COMMANDS = 10_000
 QUERIES = 100

@@ -33,7 +33,7 @@ from fleet_agentpack.deploy.disk import sync_directory
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.deploy.workspace import Request
-from fleet_agentpack.support import yaml12
+from fleet_agentpack.kit import yaml12
 
 FILES_PER_SKILL = 10
 MEAN_BYTES = 3700
@@ -178,7 +178,7 @@ def server_memory(world: World) -> float:
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from fleet_agentpack.server import build_server\n"
+        "from fleet_agentpack.wire.server import build_server\n"
         "from fleet_agentpack.settings import Settings\n"
         "import asyncio\n"
         "from fastmcp import Client\n"

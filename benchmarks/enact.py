@@ -32,9 +32,9 @@ from fleet_agentpack.enact.bundle import Package, PackedFile
 from fleet_agentpack.enact.providers import Bubblewrap, Job, with_our_python
 from fleet_agentpack.enact.receipt import Receipt
 from fleet_agentpack.enact.service import EnactService
-from fleet_agentpack.server import build_server
+from fleet_agentpack.kit import yaml12
 from fleet_agentpack.settings import Directories, Settings
-from fleet_agentpack.support import yaml12
+from fleet_agentpack.wire.server import build_server
 from tests.enact.fake_registry import FakeRegistry, serving
 from tests.enact.kit import configure, make_service, tool_bundle
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fleet_agentpack import inventory
-from fleet_agentpack.commands.tools import size
+from fleet_agentpack import domains
+from fleet_agentpack.wire.commands import size
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
@@ -17,7 +17,7 @@ README = Path(__file__).resolve().parent.parent / "README.md"
 def tools_table() -> str:
     """Every tool with its domain, whether it writes, and its description."""
     rows = ["| domain | tool | | |", "|---|---|---|---|"]
-    for domain in inventory.select():
+    for domain in domains.select():
         for number, spec in enumerate(domain.tools):
             first = f"**{domain.name}**" if number == 0 else ""
             effect = "reads" if spec.hints.read_only else "writes"
@@ -27,7 +27,7 @@ def tools_table() -> str:
 
 def cost() -> str:
     """What all tools together take of a client's context, in hundreds of bytes."""
-    specs = [spec for domain in inventory.select() for spec in domain.tools]
+    specs = [spec for domain in domains.select() for spec in domain.tools]
     kilobytes = sum(map(size, specs)) / 1000
     return f"{len(specs)} tools, {kilobytes:.1f} kB of JSON"
 

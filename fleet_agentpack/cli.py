@@ -11,7 +11,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fleet_agentpack import inventory
+from fleet_agentpack import domains
+from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.kit.results import jsonable, to_text
+from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import (
     HttpSettings,
     Settings,
@@ -20,17 +23,14 @@ from fleet_agentpack.settings import (
     read_token_file,
     split_names,
 )
-from fleet_agentpack.support.errors import AppError
-from fleet_agentpack.support.results import jsonable, to_text
-from fleet_agentpack.support.secret import Secret
 from fleet_agentpack.version import __version__
 
 PROG = "fleet-agentpack"
 LAST_PORT = 65535
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
-DEPLOY = "fleet_agentpack.commands.deploy"
-DOCTOR = "fleet_agentpack.commands.doctor"
+DEPLOY = "fleet_agentpack.deploy.commands"
+DOCTOR = "fleet_agentpack.doctor.commands"
 # The deploy commands take these before the command too, as the original does.
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
@@ -39,13 +39,13 @@ HTTP_ONLY = ("host", "port", "token_file", "allowed_host")  # say nothing withou
 
 # Command → the module that adds its arguments and its handler, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("fleet_agentpack.commands.demo", "see all of it work in a scratch home"),
+    "demo": ("fleet_agentpack.demo.commands", "see all of it work in a scratch home"),
     "tools": (
-        "fleet_agentpack.commands.tools",
+        "fleet_agentpack.wire.commands",
         "list every tool: domain, reads or writes, purpose",
     ),
     "connect": (
-        "fleet_agentpack.commands.connect",
+        "fleet_agentpack.connect.commands",
         "tell an MCP client about this server, and check that it starts",
     ),
     "init": (DEPLOY, "start a config repo with an example pack"),
@@ -59,11 +59,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lock": (DEPLOY, "pin git modules in the lockfile"),
     "fetch": (DEPLOY, "fetch locked git modules"),
     "update": (DEPLOY, "lock and fetch"),
-    "fleet": ("fleet_agentpack.commands.fleet", "run coding agents: list, create, start, stop …"),
-    "tool": ("fleet_agentpack.commands.enact", "find, install and run tools from a registry"),
-    "mcp": ("fleet_agentpack.commands.enact", "choose which installed tools MCP clients see"),
-    "forge": ("fleet_agentpack.commands.forge", "query and edit agents, tools, plugins"),
-    "climpt": ("fleet_agentpack.commands.climpt", "find and render prompt commands"),
+    "fleet": ("fleet_agentpack.fleet.commands", "run coding agents: list, create, start, stop …"),
+    "tool": ("fleet_agentpack.enact.commands", "find, install and run tools from a registry"),
+    "mcp": ("fleet_agentpack.enact.commands", "choose which installed tools MCP clients see"),
+    "forge": ("fleet_agentpack.forge.commands", "query and edit agents, tools, plugins"),
+    "climpt": ("fleet_agentpack.climpt.commands", "find and render prompt commands"),
 }
 
 
@@ -90,9 +90,9 @@ def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
 
 def serve(options: argparse.Namespace, settings: Settings) -> int:
     """Serve MCP on stdio or HTTP until the client, or a signal, ends it."""
-    from fleet_agentpack.wire import Wire
+    from fleet_agentpack.wire.descriptors import Wire
 
-    inventory.check_names(settings.only)
+    domains.check_names(settings.only)
     over_http = options.http
     if over_http:
         check_exposure(settings.http)
@@ -104,8 +104,8 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     # Importing makes many objects that live for ever: collecting them again and again is a tenth
     # of the start-up time.
     gc.disable()
-    from fleet_agentpack.logs import configure
-    from fleet_agentpack.server import build_server
+    from fleet_agentpack.wire.logs import configure
+    from fleet_agentpack.wire.server import build_server
 
     configure(options.log_level)
     for warning in settings.warnings:
@@ -114,12 +114,12 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     gc.enable()
     gc.freeze()
     if wire:
-        from fleet_agentpack.stdio import run_stdio
+        from fleet_agentpack.wire.stdio import run_stdio
 
         return run_stdio(mcp, wire)
     import asyncio
 
-    from fleet_agentpack.http import serve_http
+    from fleet_agentpack.wire.http import serve_http
 
     asyncio.run(serve_http(mcp, settings.http, options.log_level))
     return 0

@@ -1,95 +1,16 @@
-"""Builds the MCP server: the chosen domains' tools, the middleware around them, their lifetime."""
+"""Where FastMCP's own commands look for a server: `fastmcp inspect fleet_agentpack/server.py`."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
+from fleet_agentpack.wire.server import build_server
 
-from fleet_agentpack import inventory
-from fleet_agentpack.fastmcp_setup import import_fastmcp
-from fleet_agentpack.settings import Settings
-from fleet_agentpack.version import __version__
-
-import_fastmcp()
-
-from fastmcp import FastMCP  # noqa: E402 - configured above
-
-from fleet_agentpack.middleware.guard import Guard  # noqa: E402
-from fleet_agentpack.middleware.list_changed import ListChanged  # noqa: E402
-from fleet_agentpack.session_state import MemoryState  # noqa: E402
-from fleet_agentpack.tools.dynamic import DynamicTools  # noqa: E402
-from fleet_agentpack.tools.register import Domain, Runtime, Services, register  # noqa: E402
+__all__ = ["build_server"]
 
 
-def build_server(settings: Settings | None = None) -> FastMCP[Any]:
-    """The server for these settings, ready to be served, inspected or called in memory.
-
-    Raises `SettingsError` for a domain that does not exist.
-    """
-    settings = settings or Settings.read()
-    return assemble(settings, inventory.select(settings.only))
-
-
-def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
-    """A server of exactly these domains."""
-    services = Services(settings, domains)
-    changes = ListChanged(services.end_session)
-    runtime = Runtime(services, changes.look)
-    projected = [
-        DynamicTools(domain, runtime, read_only=settings.read_only)
-        for domain in domains
-        if domain.catalogue
-    ]
-
-    @asynccontextmanager
-    async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
-        watching = asyncio.create_task(changes.watch())
-        try:
-            yield {}
-        finally:
-            watching.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.gather(watching, return_exceptions=True)
-                await services.close()
-
-    mcp: FastMCP[Any] = FastMCP(
-        inventory.server_name(domains, settings.only),
-        inventory.instructions(domains),
-        version=__version__,
-        middleware=[_guard(domains, settings), changes],
-        providers=projected,
-        lifespan=lifespan,
-        on_duplicate="error",
-        mask_error_details=True,
-        dereference_schemas=False,
-        strict_input_validation=True,
-        auth=_bearer_auth(settings),
-    )
-    MemoryState.install(mcp)
-    changes.attach(mcp, [each.fingerprint for each in projected])
-    for domain in domains:
-        register(mcp, domain, runtime, read_only=settings.read_only)
-    return mcp
-
-
-def _guard(domains: Sequence[Domain], settings: Settings) -> Guard:
-    table = {
-        spec.name: (domain, spec)
-        for domain in domains
-        for spec in domain.tools
-        if spec.hints.read_only or not settings.read_only
-    }
-    fallback = next((domain for domain in domains if domain.catalogue), domains[0])
-    return Guard(table, fallback)
-
-
-def _bearer_auth(settings: Settings) -> Any:
-    if settings.http.token is None:
-        return None
-    from fleet_agentpack.http import BearerToken
-
-    return BearerToken(settings.http.token)
+def __getattr__(name: str) -> Any:
+    """`mcp`, the server for this environment, made when somebody asks for it."""
+    if name == "mcp":
+        return build_server()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import platformdirs
 
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit.secret import Secret
 
 APP = "fleet-agentpack"
 

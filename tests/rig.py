@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SESSION_TOKEN = re.compile(r"[A-Za-z0-9]{10}-[A-Za-z0-9]{22}")
 MODERN = "2026-07-28"
 SERVE = [sys.executable, "-m", "fleet_agentpack"]
-EXAMPLE = [sys.executable, "-m", "tests.core.example"]
+EXAMPLE = [sys.executable, "-m", "tests.wire.example"]
 
 
 def modern_meta() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fleet_agentpack.support.errors import AppError, Problem
+from fleet_agentpack.kit.errors import AppError, Problem
 
 
 class ClimptError(AppError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.support.errors import Problem
+from fleet_agentpack.kit.errors import Problem
 
 _FLAGS = {
     "-e": "edition",

@@ -9,7 +9,7 @@ from fleet_agentpack.climpt import safety
 from fleet_agentpack.climpt.errors import RenderError
 from fleet_agentpack.climpt.places import NAME, NAME_HINT, Places
 from fleet_agentpack.climpt.request import Request
-from fleet_agentpack.support import process
+from fleet_agentpack.kit import process
 
 PROGRAM = "deno"
 PACKAGE = "jsr:@aidevtool/climpt"

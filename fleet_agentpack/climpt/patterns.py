@@ -6,7 +6,7 @@ import json
 import re
 import sys
 
-from fleet_agentpack.support import process
+from fleet_agentpack.kit import process
 
 TIMEOUT_S = 2.0
 # A list of names, as nearly every profile has it: nothing to repeat, so it cannot take long.

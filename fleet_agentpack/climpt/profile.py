@@ -19,7 +19,7 @@ from fleet_agentpack.climpt.places import (
     below,
     read,
 )
-from fleet_agentpack.support import yaml12
+from fleet_agentpack.kit import yaml12
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fleet_agentpack.climpt.options import Options
 from fleet_agentpack.climpt.places import NAME, NAME_HINT, Places, below, read
 from fleet_agentpack.climpt.profile import Profile, refused_as
 from fleet_agentpack.climpt.request import Request
-from fleet_agentpack.support import frontmatter
+from fleet_agentpack.kit import frontmatter
 
 _NAME = r"\s*(uv-[A-Za-z0-9_-]+|[A-Za-z_][A-Za-z0-9_]*)\s*"
 _PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\$\{{{_NAME}\}}|\{{{_NAME}\}}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.climpt.places import FOLDER, UnusableFileError, below
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.kit.files import write_atomic
 
 REGISTRY = f"{FOLDER}/climpt/registry.json"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleet_agentpack.climpt.registry import Command, merged
-from fleet_agentpack.support.textsearch import TextIndex
+from fleet_agentpack.kit.textsearch import TextIndex
 
 RESULTS = 3
 

@@ -13,7 +13,7 @@ from fleet_agentpack.climpt.places import DEFAULT_AGENT, NAME, Places
 from fleet_agentpack.climpt.registry import Command, RegistryFormatError, parse
 from fleet_agentpack.climpt.request import Request
 from fleet_agentpack.climpt.search import CommandIndex, Found
-from fleet_agentpack.support.errors import Problem
+from fleet_agentpack.kit.errors import Problem
 
 Executor = Callable[[Request], Awaitable[str]]
 

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet_agentpack.support import process
-from fleet_agentpack.support.terminal import Paint, printable
+from fleet_agentpack.console.terminal import Paint, printable
+from fleet_agentpack.kit import process
 
 if TYPE_CHECKING:
     from fastmcp import Client
@@ -104,7 +104,7 @@ class Stage:
 @asynccontextmanager
 async def staged(paint: Paint) -> AsyncIterator[Stage]:
     """A stage whose home is gone, and whose server has ended, afterwards."""
-    from fleet_agentpack.fastmcp_setup import import_fastmcp
+    from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
 
     import_fastmcp()
     from fastmcp import Client

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from fleet_agentpack.support import yaml12
+from fleet_agentpack.kit import yaml12
 
 _INTEGER = re.compile(r"\+?(0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+|0|[1-9][0-9]*)\Z")
 _MAX_U32: Final = 2**32 - 1

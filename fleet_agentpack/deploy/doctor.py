@@ -10,7 +10,7 @@ from typing import Any
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.model import Root, posix
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.kit.files import write_atomic
 
 IGNORED = ".agentpack.manifest*.json"
 

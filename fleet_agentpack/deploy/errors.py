@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from fleet_agentpack.deploy.envelope import envelope
-from fleet_agentpack.support.errors import AppError, Problem
+from fleet_agentpack.kit.errors import AppError, Problem
 
 TARGET_CHOICES = ("all", "codex", "claude_code", "cursor", "vscode")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.model import FileState
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.kit.files import write_atomic
 
 FORMAT = b"fleet-agentpack hashes 2\n"
 FINE_CLOCK_NS = 100_000_000  # above the 10 ms tick of a kernel's coarse clock

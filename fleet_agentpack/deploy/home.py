@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.support import process
+from fleet_agentpack.kit import process
 
 _TRUTHY = {"1", "true", "yes", "y", "on"}
 _GIT_OWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")

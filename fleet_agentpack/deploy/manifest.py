@@ -9,7 +9,7 @@ from typing import Any
 
 from fleet_agentpack.deploy.decode import Fields, ShapeError, is_null
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.support import yaml12
+from fleet_agentpack.kit import yaml12
 
 FILE_NAME = "agentpack.yaml"
 SUPPORTED_VERSIONS = [1]

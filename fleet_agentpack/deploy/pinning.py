@@ -15,7 +15,7 @@ from fleet_agentpack.deploy.manifest import GitSource, Manifest, Module, Source
 from fleet_agentpack.deploy.modules import Upstream, upstream_of
 from fleet_agentpack.deploy.snapshots import now_text
 from fleet_agentpack.deploy.trees import list_files, tree_hash
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.kit.files import write_atomic
 
 
 class Pinning:

@@ -29,8 +29,8 @@ from fleet_agentpack.deploy.transaction import Report, Transaction
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.unified import unified
 from fleet_agentpack.deploy.workspace import Request, Workspace, extras
-from fleet_agentpack.support.collector import paused_collector
-from fleet_agentpack.support.locks import LockTimeoutError, file_lock
+from fleet_agentpack.kit.collector import paused_collector
+from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 
 LOCK_TIMEOUT_S = 10.0
 Envelope = dict[str, Any]

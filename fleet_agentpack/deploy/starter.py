@@ -10,8 +10,8 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.manifest import FILE_NAME
 from fleet_agentpack.deploy.targets import ALL
-from fleet_agentpack.support import yaml12
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.files import write_atomic
 
 _FILES = {
     "modules/instructions/base/AGENTS.md": """\

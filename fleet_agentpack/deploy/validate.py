@@ -9,7 +9,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.manifest import Module
 from fleet_agentpack.deploy.model import Blob
 from fleet_agentpack.deploy.trees import Tree
-from fleet_agentpack.support import yaml12
+from fleet_agentpack.kit import yaml12
 
 _SKILL_FIELDS = ("name", "description")
 _PLAIN_LINE = re.compile(r"([A-Za-z][A-Za-z0-9_-]*): ([A-Za-z][A-Za-z0-9 ,.;()/_-]*)\Z")

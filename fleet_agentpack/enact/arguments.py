@@ -12,7 +12,7 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import PATH_FORMATS
 from fleet_agentpack.enact.schemas import check
 from fleet_agentpack.enact.template import text_of
-from fleet_agentpack.support.errors import Problem
+from fleet_agentpack.kit.errors import Problem
 
 MOST_PROBLEMS = 10
 _UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")  # no argument of a program can have these

@@ -15,8 +15,8 @@ from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.identity import Auditor, AuditorError
 from fleet_agentpack.enact.manifest import ManifestError, seconds
-from fleet_agentpack.support import yaml12
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.secret import Secret
 
 POLICIES = ("require_attestation", "prompt", "allow")
 _SAME_POLICY = {"require_audit": "require_attestation"}

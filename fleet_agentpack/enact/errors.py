@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from fleet_agentpack.support.errors import AppError, Problem
+from fleet_agentpack.kit.errors import AppError, Problem
 
 _META_TOOL = re.compile(r"(?:call|use) enact__(\w+)")
 

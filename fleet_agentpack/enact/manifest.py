@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fleet_agentpack.enact import names, template
-from fleet_agentpack.support import frontmatter, yaml12
+from fleet_agentpack.kit import frontmatter, yaml12
 
 PACKAGE_FILES = (
     "skill.package.yaml",

@@ -46,7 +46,7 @@ def is_reserved(name: str) -> bool:
 
 def is_version(text: str) -> bool:
     """Whether a text is a semantic version."""
-    from fleet_agentpack.support.semver import Version, VersionError
+    from fleet_agentpack.kit.semver import Version, VersionError
 
     try:
         Version.parse(text)

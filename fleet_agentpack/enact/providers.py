@@ -22,7 +22,7 @@ from fleet_agentpack.enact.arguments import Mount
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.execute import MARKER, Command
 from fleet_agentpack.enact.settings import ContainerSettings
-from fleet_agentpack.support import process
+from fleet_agentpack.kit import process
 
 SANDBOX_PATH = "/usr/local/bin:/usr/bin:/bin"
 SCRATCH_BYTES = 256 * 1024 * 1024

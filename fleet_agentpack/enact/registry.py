@@ -11,7 +11,7 @@ from typing import Protocol
 from fleet_agentpack.enact import bundle, manifest, names
 from fleet_agentpack.enact.attest import LARGEST_ATTESTATION
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.support.semver import Version, VersionError
+from fleet_agentpack.kit.semver import Version, VersionError
 
 MOST_ATTESTATIONS = 200
 LONGEST_SHOWN = 300

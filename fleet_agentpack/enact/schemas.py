@@ -10,8 +10,8 @@ from typing import Any
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import ManifestError
-from fleet_agentpack.support import process
-from fleet_agentpack.support.errors import Problem
+from fleet_agentpack.kit import process
+from fleet_agentpack.kit.errors import Problem
 
 LONGEST_CHECK_S = 5.0
 

@@ -13,7 +13,7 @@ from typing import Any
 from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.registry import Hit
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.kit.files import write_atomic
 
 
 @dataclass(frozen=True)

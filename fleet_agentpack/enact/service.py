@@ -19,7 +19,7 @@ from fleet_agentpack.enact.names import Reference, parse
 from fleet_agentpack.enact.sessions import Sessions
 from fleet_agentpack.enact.statefiles import McpFile, ToolsFile
 from fleet_agentpack.enact.store import Store, write_tree
-from fleet_agentpack.support.results import UNKNOWN, Maybe
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.config import ConfigFile

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.kit.files import write_atomic
 
 LARGEST_FILE = 16 * 1024 * 1024
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.statefiles import McpFile, ToolsFile, read_object, write_object
-from fleet_agentpack.support.files import sync_directory
-from fleet_agentpack.support.locks import LockTimeoutError, file_lock
+from fleet_agentpack.kit.files import sync_directory
+from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.bundle import Package

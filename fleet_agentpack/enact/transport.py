@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.registry import shown
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.version import __version__
 
 if TYPE_CHECKING:

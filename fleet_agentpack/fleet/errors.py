@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from fleet_agentpack.support.errors import AppError, Problem
+from fleet_agentpack.kit.errors import AppError, Problem
 
 Kind = Literal["bad_request", "not_found", "conflict", "unavailable"]
 

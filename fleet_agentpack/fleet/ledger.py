@@ -14,7 +14,7 @@ from typing import Any
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.migrations import NewerLedgerError, migrate
 from fleet_agentpack.fleet.models import Task, TaskStatus
-from fleet_agentpack.support.locks import file_lock
+from fleet_agentpack.kit.locks import file_lock
 
 BUSY_TIMEOUT_S = 10.0
 COLUMNS = tuple(field.name for field in fields(Task))

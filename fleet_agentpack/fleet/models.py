@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from fleet_agentpack.support.results import UNKNOWN, Maybe
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 AgentStatus = Literal["busy", "idle", "offline"]
 TaskStatus = Literal["pending", "running", "completed", "failed", "stopped"]

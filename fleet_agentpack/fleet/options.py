@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit.secret import Secret
 
 if TYPE_CHECKING:
     from fleet_agentpack.settings import Settings

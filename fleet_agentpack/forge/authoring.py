@@ -15,8 +15,8 @@ from fleet_agentpack.forge.names import Reference, is_kebab, parse_reference
 from fleet_agentpack.forge.service import Desk
 from fleet_agentpack.forge.validation import validate
 from fleet_agentpack.forge.writing import stamp, write_json, writing_below
-from fleet_agentpack.support import yaml12
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.files import write_atomic
 
 Format = Literal["md", "yaml"]
 STARTING_CONFIGURATION: dict[str, Any] = {

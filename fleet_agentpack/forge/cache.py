@@ -17,7 +17,7 @@ from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.writing import stamp
-from fleet_agentpack.support.files import write_atomic
+from fleet_agentpack.kit.files import write_atomic
 
 SECONDS_PER_DAY = 86_400
 LATEST_MS = 1e14

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fleet_agentpack.forge.line_merge import merged_text
-from fleet_agentpack.support import yaml12
+from fleet_agentpack.kit import yaml12
 
 Path = tuple[str | int, ...]
 

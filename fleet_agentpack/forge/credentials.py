@@ -17,9 +17,9 @@ from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places, refuse_unwritable
 from fleet_agentpack.forge.writing import stamp
-from fleet_agentpack.support.files import write_atomic
-from fleet_agentpack.support.locks import file_lock
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.secret import Secret
 
 SERVICE = "fractary-forge"
 STOCKYARD_VARIABLES = ("STOCKYARD_TOKEN", "FRACTARY_TOKEN")

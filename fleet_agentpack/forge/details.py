@@ -15,7 +15,7 @@ from fleet_agentpack.forge.inheritance import (
 )
 from fleet_agentpack.forge.names import Reference, parse_reference
 from fleet_agentpack.forge.resolver import Resolver
-from fleet_agentpack.support.results import UNKNOWN, Maybe
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 _PARAMETER_KEYS = ("type", "description", "enum", "default")
 

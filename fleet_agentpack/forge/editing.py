@@ -13,7 +13,7 @@ from fleet_agentpack.forge.definitions import BODY_FIELD, MAX_DEFINITION_BYTES, 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.forge.places import read_text
-from fleet_agentpack.support import frontmatter
+from fleet_agentpack.kit import frontmatter
 
 
 def edited(path: Path, kind: Kind, edits: Sequence[Edit]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from fleet_agentpack.support.errors import AppError, Problem
+from fleet_agentpack.kit.errors import AppError, Problem
 
 Code = Literal[
     "PLUGIN_NOT_FOUND",

@@ -16,8 +16,8 @@ from fleet_agentpack.forge.library import Listed
 from fleet_agentpack.forge.names import Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.resolver import Resolver
-from fleet_agentpack.support.results import UNKNOWN
-from fleet_agentpack.support.semver import Version, VersionError, best_version, is_newer
+from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.semver import Version, VersionError, best_version, is_newer
 
 KINDS: tuple[Kind, ...] = ("agent", "tool")
 

@@ -21,8 +21,8 @@ from fleet_agentpack.forge.registries import Offer, checksum_of, safe_url
 from fleet_agentpack.forge.service import Desk
 from fleet_agentpack.forge.swapping import clear_stages, new_stage, put_in_place, recover
 from fleet_agentpack.forge.writing import write_json, writing_below
-from fleet_agentpack.support.results import UNKNOWN
-from fleet_agentpack.support.semver import is_newer
+from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.semver import is_newer
 
 MOST_DEPENDENCIES = 50
 

@@ -22,7 +22,7 @@ from fleet_agentpack.forge.forks import Fork, Forks
 from fleet_agentpack.forge.inheritance import Lookup, flattened
 from fleet_agentpack.forge.places import refuse_unwritable
 from fleet_agentpack.forge.writing import stamp, write_text
-from fleet_agentpack.support.semver import is_newer
+from fleet_agentpack.kit.semver import is_newer
 
 Side = Literal["ours", "theirs"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.support.semver import Version, VersionError, best_version
+from fleet_agentpack.kit.semver import Version, VersionError, best_version
 
 LONGEST_NAME = 200
 LONGEST_SHOWN = 80

@@ -34,7 +34,7 @@ def parse_json(text: str) -> Any:
 
 def parse_yaml(text: str) -> Any:
     """YAML 1.2 data. Raises `UnparsableError`."""
-    from fleet_agentpack.support import yaml12
+    from fleet_agentpack.kit import yaml12
 
     try:
         return yaml12.load(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleet_agentpack.forge.definitions import SUFFIXES, person_of, strings_of, text_of, version_of
 from fleet_agentpack.forge.registries import Offer
-from fleet_agentpack.support.results import UNKNOWN, Maybe
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 COMPONENTS = ("agents", "tools", "workflows", "hooks", "commands")
 

@@ -31,8 +31,8 @@ from fleet_agentpack.forge.plugin_manifest import (
 from fleet_agentpack.forge.registries import Offer, RegistryClient, Survey
 from fleet_agentpack.forge.search import ranked
 from fleet_agentpack.forge.swapping import is_interrupted
-from fleet_agentpack.support.results import UNKNOWN
-from fleet_agentpack.support.semver import best_version, is_newer
+from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.semver import best_version, is_newer
 
 Scope = Literal["local", "global"]
 NO_REGISTRY = f"No registry is configured. {ADD_REGISTRY}"

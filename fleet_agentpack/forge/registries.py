@@ -20,7 +20,7 @@ from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.transport import Request, Transport
-from fleet_agentpack.support.results import UNKNOWN, Maybe
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 _CHECKSUM = re.compile(r"sha256[:-]([0-9a-f]{64})\Z", re.IGNORECASE)
 

@@ -22,7 +22,7 @@ from fleet_agentpack.forge.names import Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.forge.plugin_folders import plugin_folders
 from fleet_agentpack.forge.stockyard import Stockyard
-from fleet_agentpack.support.semver import Version, VersionError
+from fleet_agentpack.kit.semver import Version, VersionError
 
 SOURCES: tuple[Source, ...] = ("local", "global", "stockyard")
 MOST_SIMILAR = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleet_agentpack.forge.registries import Offer
-from fleet_agentpack.support.results import UNKNOWN
+from fleet_agentpack.kit.results import UNKNOWN
 
 
 def ranked(offers: Sequence[Offer], query: str, tags: Sequence[str]) -> list[Offer]:

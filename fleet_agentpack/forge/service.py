@@ -29,7 +29,7 @@ from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.stockyard import Stockyard
 from fleet_agentpack.forge.transport import Transport
 from fleet_agentpack.forge.validation import validate
-from fleet_agentpack.support.results import UNKNOWN, to_text
+from fleet_agentpack.kit.results import UNKNOWN, to_text
 
 MOST_WARNINGS = 50
 LOG_LEVELS = {
@@ -226,7 +226,7 @@ class ForgeService:
             "sources": [self.places.shown(path) for path in desk.configuration.sources],
         }
         if layout == "yaml":
-            from fleet_agentpack.support import yaml12
+            from fleet_agentpack.kit import yaml12
 
             result["yaml"] = yaml12.dump(shown)
         return desk.answer(result)

@@ -26,7 +26,7 @@ from fleet_agentpack.forge.inheritance import (
 )
 from fleet_agentpack.forge.names import is_kebab, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError
-from fleet_agentpack.support.yaml12 import Document
+from fleet_agentpack.kit.yaml12 import Document
 
 SCHEMA_VERSION = "1.0"
 MOST_ISSUES = 100  # of either severity; whoever has more corrects these first

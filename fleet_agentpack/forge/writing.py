@@ -12,8 +12,8 @@ from typing import Any
 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.places import refuse_unwritable
-from fleet_agentpack.support.files import write_atomic
-from fleet_agentpack.support.locks import LockTimeoutError, file_lock
+from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 
 
 @contextmanager

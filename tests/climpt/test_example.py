@@ -13,7 +13,7 @@ import pytest
 
 from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.climpt.scaffold import init
-from fleet_agentpack.support import frontmatter, yaml12
+from fleet_agentpack.kit import frontmatter, yaml12
 from tests.climpt.project import service, write
 from tests.climpt.test_service import tree
 

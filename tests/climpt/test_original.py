@@ -17,7 +17,7 @@ from fleet_agentpack.climpt.original import OriginalCli
 from fleet_agentpack.climpt.places import Places
 from fleet_agentpack.climpt.request import Request
 from tests.climpt.project import ECHO, ECHO_NAMES, service, write, write_registry
-from tests.support.test_process import wait_until_gone
+from tests.kit.test_process import wait_until_gone
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-in is a POSIX script")
 

@@ -12,7 +12,7 @@ import pytest
 from fastmcp import Client
 
 from fleet_agentpack.climpt.scaffold import init
-from fleet_agentpack.server import build_server
+from fleet_agentpack.wire.server import build_server
 from tests.climpt.project import write, write_registry
 from tests.climpt.test_original import TELL, fake_deno
 from tests.conftest import enter_empty_home

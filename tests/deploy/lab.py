@@ -11,7 +11,7 @@ from typing import Any
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.deploy.workspace import Request
-from fleet_agentpack.support import process, yaml12
+from fleet_agentpack.kit import process, yaml12
 
 ORIGIN = "https://github.com/example/example.git"
 

@@ -14,7 +14,7 @@ import pytest
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.workspace import Request
-from fleet_agentpack.support.locks import file_lock
+from fleet_agentpack.kit.locks import file_lock
 from tests.deploy.lab import CODEX, Lab, files, tree
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.deploy.workspace import Request
-from fleet_agentpack.support import process
+from fleet_agentpack.kit import process
 from tests.deploy.lab import Lab, files
 
 PROGRAM = os.environ.get("AGENTPACK_BIN", "")

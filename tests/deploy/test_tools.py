@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from fleet_agentpack.server import build_server
 from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire.server import build_server
 from tests.deploy.lab import Lab, files, tree
 from tests.rig import Stdio
 

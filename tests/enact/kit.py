@@ -18,7 +18,7 @@ import pytest
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.enact.settings import ContainerSettings, EnactSettings
-from fleet_agentpack.support import yaml12
+from fleet_agentpack.kit import yaml12
 
 CASSETTES = Path(__file__).resolve().parents[2] / "cassettes" / "enact"
 needs_bwrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")

@@ -16,7 +16,7 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import load
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.enact.transport import RegistryHttp, RegistryRefusal
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit.secret import Secret
 from tests.cassette import Cassette, _recorded_key
 from tests.enact.fake_registry import FakeRegistry, Lie
 from tests.enact.kit import (

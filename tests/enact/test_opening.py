@@ -12,7 +12,7 @@ from tests.rig import child_environment
 ASK = """
 import json, sys
 from fleet_agentpack.settings import Settings
-from fleet_agentpack.tools.enact import InstalledTools, open_service
+from fleet_agentpack.enact.tools import InstalledTools, open_service
 
 before = set(sys.modules)
 catalogue = InstalledTools(open_service(Settings.read()))

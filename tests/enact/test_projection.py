@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fleet_agentpack.enact import toolsets
 from fleet_agentpack.enact.names import Entry, build_table, entries_of, is_name, parse
 from fleet_agentpack.enact.service import EnactService
-from fleet_agentpack.server import build_server
 from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire.server import build_server
 from tests.enact.kit import add_tool, make_service, refused, use_directory
 from tests.rig import Http
 

@@ -10,7 +10,7 @@ import pytest
 
 from fleet_agentpack.enact.registry import Hit, best_version, rank
 from fleet_agentpack.enact.service import EnactService
-from fleet_agentpack.support.results import UNKNOWN
+from fleet_agentpack.kit.results import UNKNOWN
 from tests.enact.fake_registry import FakeRegistry, Lie
 from tests.enact.kit import add_tool, configure, make_service, tool_bundle, use_directory
 

@@ -15,7 +15,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 
-from fleet_agentpack.middleware.list_changed import POLL_INTERVAL_S
+from fleet_agentpack.wire.list_changed import POLL_INTERVAL_S
 from tests.rig import SERVE, Http, Stdio, child_environment, text_of
 
 Call = Callable[[str, dict[str, Any]], dict[str, Any]]

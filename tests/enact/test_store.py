@@ -17,7 +17,7 @@ from fleet_agentpack.enact import store as store_module
 from fleet_agentpack.enact import toolsets
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.service import EnactService
-from fleet_agentpack.support.results import UNKNOWN
+from fleet_agentpack.kit.results import UNKNOWN
 from tests.enact.kit import add_tool, configure, make_service, refused, snapshot, use_directory
 from tests.rig import child_environment
 
@@ -231,7 +231,7 @@ def test_two_processes_installing_at_once_both_succeed(tools: Path, home: Path) 
 def test_a_lock_that_is_held_is_busy_not_broken(
     service: EnactService, tools: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleet_agentpack.support.locks import file_lock
+    from fleet_agentpack.kit.locks import file_lock
 
     monkeypatch.setattr(store_module, "LOCK_TIMEOUT_S", 0.2)
     with file_lock(home / ".enact" / ".lock"), refused("BUSY"):

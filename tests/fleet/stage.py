@@ -21,8 +21,8 @@ from fleet_agentpack.fleet.coder.transport import Connection, Limits
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.service import FleetService, quiet
-from fleet_agentpack.support.results import jsonable
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit.results import jsonable
+from fleet_agentpack.kit.secret import Secret
 from tests.cassette import Cassette
 
 CASSETTES = Path(__file__).resolve().parents[2] / "cassettes"

@@ -11,7 +11,7 @@ import pytest
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.service import FleetService
-from fleet_agentpack.support.results import jsonable
+from fleet_agentpack.kit.results import jsonable
 from tests.fleet.fakecoder import FakeCoder, fleet_of
 from tests.fleet.here import Here
 from tests.fleet.stage import service

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.support.results import jsonable
+from fleet_agentpack.kit.results import jsonable
 from tests.fleet.fakecoder import recorded
 from tests.fleet.stage import PROJECT, Stage
 

@@ -20,8 +20,8 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.local import tasks as local_tasks
 from fleet_agentpack.fleet.models import Task
+from fleet_agentpack.kit.results import jsonable
 from fleet_agentpack.settings import Settings
-from fleet_agentpack.support.results import jsonable
 from tests.fleet.here import CONFIG, SPEC, Here, ended, git, repository
 
 

@@ -33,7 +33,7 @@ WRITERS = {"create_agent", "delete_agent", "start_agent_task", "stop_agent_task"
 
 
 def client(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:
-    from fleet_agentpack.server import build_server
+    from fleet_agentpack.wire.server import build_server
 
     for name, value in {"FLEET_AGENTPACK_ONLY": "fleet", **variables}.items():
         monkeypatch.setenv(name, value)
@@ -191,7 +191,7 @@ async def test_the_session_that_coder_login_stored_is_used_when_coder_is_asked_f
 
 def test_a_debug_log_does_not_tell_what_headers_hold() -> None:
     code = (
-        "import logging; from fleet_agentpack.logs import configure; configure('debug')\n"
+        "import logging; from fleet_agentpack.wire.logs import configure; configure('debug')\n"
         "for name in ('httpx', 'httpcore.http11', 'httpcore.connection'):\n"
         "    assert not logging.getLogger(name).isEnabledFor(logging.DEBUG), name"
     )

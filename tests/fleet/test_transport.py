@@ -17,7 +17,7 @@ from fleet_agentpack.fleet.coder.client import CoderClient
 from fleet_agentpack.fleet.coder.projects import Names
 from fleet_agentpack.fleet.coder.translate import unavailable
 from fleet_agentpack.fleet.coder.transport import Connection, Limits
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit.secret import Secret
 from tests.fleet.stage import HOST, TOKEN, at_once
 
 JSON = {"content-type": "application/json"}

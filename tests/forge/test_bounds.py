@@ -12,7 +12,7 @@ import pytest
 from fleet_agentpack.forge import inheritance, resolver, validation
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.support.results import jsonable
+from fleet_agentpack.kit.results import jsonable
 from tests.forge import tree
 from tests.forge.registry import Site
 

@@ -11,7 +11,7 @@ import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.support.results import jsonable
+from fleet_agentpack.kit.results import jsonable
 from tests.forge.tree import agent, tool, write
 
 

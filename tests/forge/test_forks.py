@@ -16,7 +16,7 @@ from fleet_agentpack.forge.changes import (
 )
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.support.results import jsonable
+from fleet_agentpack.kit.results import jsonable
 from tests.forge.tree import agent, write
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

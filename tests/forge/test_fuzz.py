@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.support import yaml12
-from fleet_agentpack.support.results import jsonable
+from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.results import jsonable
 from tests.forge.conftest import NoVault
 
 FIELDS = [

@@ -9,7 +9,7 @@ import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.support.results import jsonable
+from fleet_agentpack.kit.results import jsonable
 from tests.forge.registry import Site
 
 API = "/api/v1"

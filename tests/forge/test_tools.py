@@ -18,9 +18,9 @@ from fastmcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
-from fleet_agentpack.server import build_server
+from fleet_agentpack.forge.tools import open_service
 from fleet_agentpack.settings import Settings
-from fleet_agentpack.tools.forge import open_service
+from fleet_agentpack.wire.server import build_server
 from tests.forge import tree
 from tests.forge.registry import Site
 

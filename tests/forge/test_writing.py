@@ -17,8 +17,8 @@ from fleet_agentpack.forge.names import Reference
 from fleet_agentpack.forge.registry_edits import add_registry, remove_registry
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.forge.writing import writing_below
-from fleet_agentpack.support.locks import file_lock
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.secret import Secret
 from tests.forge.conftest import MemoryVault
 from tests.forge.tree import agent, tool, write
 

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from fleet_agentpack.fleet.coder import errors
-from fleet_agentpack.support.secret import Secret
+from fleet_agentpack.kit.secret import Secret
 
 Sleep = Callable[[float], Awaitable[None]]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.tasks import TaskFolder
-from fleet_agentpack.support.files import write_atomic
-from fleet_agentpack.support.locks import LockTimeoutError, file_lock
+from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 
 LOCK_S = 60.0
 

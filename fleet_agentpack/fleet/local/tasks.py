@@ -17,8 +17,8 @@ from typing import Any
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.programs import Program, Result
 from fleet_agentpack.fleet.models import Episode, Line
-from fleet_agentpack.support.files import write_atomic
-from fleet_agentpack.support.process import run
+from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.process import run
 
 RUNNER = Path(__file__).with_name("runner.py")
 START_S = 30.0  # how long a task may take to get going before it counts as lost

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.support.locks import file_lock
-from fleet_agentpack.support.process import Completed, run
+from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.process import Completed, run
 
 GIT_S = 300.0
 NAMED = 5  # kept files that a message names

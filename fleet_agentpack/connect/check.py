@@ -1,0 +1,148 @@
+"""Start a server as a client would and ask for its tools; a raw MCP client of a few messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.connect.model import Entry
+from fleet_agentpack.version import __version__
+
+PROTOCOL = "2025-11-25"
+# What the MCP SDKs hand on to a server; a client may give more, none gives less.
+INHERITED = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
+    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE"),
+    *("SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE", "PATHEXT"),
+)
+LONGEST_MESSAGE = 16 * 2**20
+ENDS_WITHIN_S = 3.0
+
+
+class CheckError(Exception):
+    """The server did not answer as it should; says how."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the server answered."""
+
+    server: str
+    tools: tuple[str, ...]
+    seconds: float
+
+
+def check(
+    entry: Entry, *, environ: Mapping[str, str], cwd: Path, timeout_s: float = 60.0
+) -> Checked:
+    """Start the entry's command, shake hands and list its tools. Raises `CheckError`."""
+    given = {name: environ[name] for name in INHERITED if name in environ}
+    with tempfile.TemporaryFile() as complaints:
+        started = time.perf_counter()
+        try:
+            server, tools = asyncio.run(
+                _ask(entry, {**given, **entry.env}, cwd, complaints.fileno(), timeout_s)
+            )
+        except TimeoutError as error:
+            raise CheckError(f"no answer within {timeout_s:g} s{_said(complaints)}") from error
+        except OSError as error:
+            raise CheckError(f"{entry.command} cannot be started: {error.strerror}") from error
+        except CheckError as error:
+            raise CheckError(f"{error}{_said(complaints)}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckError(f"its answer does not follow MCP{_said(complaints)}") from error
+        return Checked(server, tools, time.perf_counter() - started)
+
+
+async def _ask(
+    entry: Entry, env: Mapping[str, str], cwd: Path, stderr: int, timeout_s: float
+) -> tuple[str, tuple[str, ...]]:
+    process = await asyncio.create_subprocess_exec(
+        *entry.words,
+        env=env,
+        cwd=cwd,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=stderr,
+        limit=LONGEST_MESSAGE,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _talk(process)
+    finally:
+        await _end(process)
+
+
+async def _talk(process: asyncio.subprocess.Process) -> tuple[str, tuple[str, ...]]:
+    info = {"name": "fleet-agentpack-connect", "version": __version__}
+    hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": info}
+    answer = await _request(process, 1, "initialize", hello)
+    await _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    tools: list[str] = []
+    page: dict[str, Any] = {}
+    for number in range(2, 100):
+        listed = await _request(process, number, "tools/list", page)
+        tools += [tool["name"] for tool in listed["tools"]]
+        if not listed.get("nextCursor"):
+            break
+        page = {"cursor": listed["nextCursor"]}
+    return str(answer.get("serverInfo", {}).get("name", "")), tuple(tools)
+
+
+async def _request(
+    process: asyncio.subprocess.Process, number: int, method: str, params: dict[str, Any]
+) -> dict[str, Any]:
+    await _send(process, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    if process.stdout is None:
+        raise CheckError("no output")
+    while line := await process.stdout.readline():
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            shown = line[:80].decode("utf-8", "replace").strip()
+            raise CheckError(f"it printed something that is not MCP: {shown!r}") from error
+        if isinstance(message, dict) and message.get("id") == number and "method" not in message:
+            if "result" not in message:
+                raise CheckError(f"{method} was refused: {message.get('error')}")
+            return dict(message["result"])
+    raise CheckError(f"it ended before it answered {method}")
+
+
+async def _send(process: asyncio.subprocess.Process, message: dict[str, Any]) -> None:
+    if process.stdin:
+        with suppress(ConnectionError):  # then reading tells that it has ended
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            await process.stdin.drain()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Close its input and let it end; kill it, and what it started, if it does not."""
+    if process.stdin:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(ENDS_WITHIN_S):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            if os.name == "nt":  # pragma: no cover - no process groups there
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def _said(complaints: Any) -> str:
+    """The end of what the server wrote to standard error."""
+    complaints.seek(0)
+    text = complaints.read().decode("utf-8", "replace").strip()
+    return f"; it said:\n{text[-1500:]}" if text else ""

@@ -1,0 +1,129 @@
+"""A client's configuration file: read, edited by one entry, saved with a backup next to it."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.connect.errors import ConnectError
+from fleet_agentpack.connect.model import Format
+from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.keyed_edit import FormatError
+
+BOM = "\ufeff"
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """The file as it was read; `content` is None when it does not exist."""
+
+    path: Path
+    format: Format
+    content: bytes | None
+
+    @classmethod
+    def read(cls, path: Path, format: Format) -> ConfigFile:
+        """Read and parse a file. Raises `ConnectError` and leaves it alone if that fails."""
+        try:
+            file = cls(path, format, path.read_bytes() if path.exists() else None)
+            format.parse(file.text)
+        except (OSError, UnicodeDecodeError, FormatError) as error:
+            raise ConnectError(
+                f"{path} cannot be used: {error}",
+                "It was left as it is. Correct it, or add the entry by hand (--print shows it).",
+            ) from error
+        return file
+
+    @property
+    def text(self) -> str:
+        """The content without a byte order mark."""
+        return (self.content or b"").decode("utf-8").removeprefix(BOM)
+
+    def find(self, keys: Sequence[str]) -> Any:
+        """What stands at that path, or None."""
+        found: Any = self.format.parse(self.text)
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
+    def with_entry(self, keys: Sequence[str], value: Mapping[str, Any]) -> str:
+        """The text with the entry set. Raises `ConnectError` if anything else would change."""
+        return self._checked(keys, lambda: self.format.put(self.text, keys, value))
+
+    def without_entry(self, keys: Sequence[str]) -> str:
+        """The text without the entry. Raises `ConnectError` if anything else would change."""
+        return self._checked(keys, lambda: self.format.drop(self.text, keys))
+
+    def save(self, text: str, *, over: ConfigFile | None = None) -> Path | None:
+        """Replace the file in one step; returns the backup of what was read.
+
+        Raises `ConnectError` when the file is no longer as read (or as it is in `over`).
+        """
+        target = self.path.resolve()  # a link, as dotfile managers make them, stays a link
+        try:
+            if ConfigFile.read(self.path, self.format).content != (over or self).content:
+                raise ConnectError(f"{self.path} was changed by another program; try again")
+            backup = None if self.content is None else self._back_up(target, self.content)
+            mark = BOM if (self.content or b"").startswith(BOM.encode()) else ""
+            write_atomic(target, mark + text, durable=True)
+        except OSError as error:
+            raise ConnectError(f"{self.path} cannot be written: {error}") from error
+        return backup
+
+    def keeps(self, earlier: ConfigFile, keys: Sequence[str]) -> bool:
+        """Whether every setting but the entry is still as it was; new ones may have come."""
+        return _contains(self.format.parse(self.text), _others(self.format, earlier.text, keys))
+
+    def _checked(self, keys: Sequence[str], edit: Callable[[], str]) -> str:
+        try:
+            edited = edit()
+            before, after = (_others(self.format, text, keys) for text in (self.text, edited))
+        except FormatError as error:
+            raise self._uneditable(str(error)) from error
+        # As text, since a TOML nan does not equal itself; this compares order and types as well.
+        if repr(before) != repr(after):
+            raise self._uneditable("other settings would change with it")
+        return edited
+
+    def _uneditable(self, reason: str) -> ConnectError:
+        return ConnectError(
+            f"{self.path} cannot be edited safely: {reason}",
+            "It was left as it is. Edit it by hand (--print shows the entry).",
+        )
+
+    @staticmethod
+    def _back_up(target: Path, content: bytes) -> Path:
+        stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+        backup = target.with_name(f"{target.name}.{stamp}.bak")
+        number = 1
+        while backup.exists():
+            number += 1
+            backup = target.with_name(f"{target.name}.{stamp}-{number}.bak")
+        write_atomic(backup, content, mode=stat.S_IMODE(target.stat().st_mode), durable=True)
+        return backup
+
+
+def _others(format: Format, text: str, keys: Sequence[str]) -> dict[str, Any]:
+    return _without(format.parse(text), keys)
+
+
+def _contains(now: Any, earlier: Any) -> bool:
+    if isinstance(now, dict) and isinstance(earlier, dict):
+        return all(key in now and _contains(now[key], earlier[key]) for key in earlier)
+    return repr(now) == repr(earlier)
+
+
+def _without(values: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """All but the entry, and but the objects that hold nothing else."""
+    first, *rest = keys
+    kept = dict(values)
+    below = kept.get(first)
+    if rest and isinstance(below, dict):
+        kept[first] = _without(below, rest)
+    if not rest or kept.get(first) == {}:
+        kept.pop(first, None)
+    return kept

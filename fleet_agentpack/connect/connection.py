@@ -1,0 +1,179 @@
+"""One server in one client: what is there, what would change, and the change itself."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fleet_agentpack.connect.config_file import ConfigFile
+from fleet_agentpack.connect.errors import ConnectError
+from fleet_agentpack.connect.model import Client, Entry, OwnCommand, Scope, Surroundings
+from fleet_agentpack.console.terminal import plain, printable
+from fleet_agentpack.kit.process import ProcessTimeoutError, run
+
+# What says how a server is reached; all else in an entry is the user's and stays.
+_TRANSPORT = {"type", "command", "args", "url", "httpUrl", "headers", "http_headers"}
+_OURS = re.compile(r"fleet[-_]agentpack")
+_COMMA = re.compile(r"[ \t,]*(\r?)$")
+OWN_COMMAND_TIMEOUT_S = 60.0
+APPEARS_WITHIN_S = 3.0  # VS Code hands the request to a running window and returns
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be done to the entry, and both ways to do it."""
+
+    kind: Literal["add", "change", "remove"]
+    file: ConfigFile
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    text: str  # the file as our own merge makes it
+    own: list[str] | None  # the client's own command that does the same
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a change was made."""
+
+    by_own_command: bool
+    backup: Path | None = None
+    lossy_command: bool = False  # the own command did not keep the rest of the file
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A server's entry under one name in one client's file."""
+
+    client: Client
+    scope: Scope
+    name: str
+    surroundings: Surroundings
+
+    @property
+    def path(self) -> Path:
+        """The file that holds the entry."""
+        return self.surroundings.path(self.client.files[self.scope])
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """Where in the file the entry is."""
+        return (self.client.table, self.name)
+
+    def read(self) -> ConfigFile:
+        """The file as it is now."""
+        return ConfigFile.read(self.path, self.client.format)
+
+    def entry(self) -> Entry | None:
+        """The entry as the client will read it."""
+        return Entry.of(self.read().find(self.keys))
+
+    def own_command(self, command: OwnCommand | None, entry: Entry | None) -> list[str] | None:
+        """The client's own command line for this, where it has one; names the bare program."""
+        if not self.client.program or not command or self.scope not in command.scopes:
+            return None
+        return [self.client.program, *command.filled(self.name, self.scope, entry)]
+
+    def plan_add(self, entry: Entry) -> Change | None:
+        """What makes the client start this entry; None when it does already."""
+        file = self.read()
+        before = file.find(self.keys)
+        found = Entry.of(before)
+        if found and found.words == entry.words:
+            return None
+        value = self.client.value(entry)
+        if before is None:
+            own = self._installed(self.own_command(self.client.add, entry))
+            text = file.with_entry(self.keys, value)
+            return Change("add", file, None, value, text, own)
+        kept = {} if not isinstance(before, Mapping) else before
+        value = {k: v for k, v in kept.items() if k not in _TRANSPORT} | value
+        # The clients' own commands would replace the entry and lose what the user put into it.
+        return Change("change", file, kept, value, file.with_entry(self.keys, value), None)
+
+    def plan_remove(self) -> Change | None:
+        """What takes the entry out; None when it is not there.
+
+        Raises `ConnectError` when the entry of that name is somebody else's.
+        """
+        file = self.read()
+        before = file.find(self.keys)
+        if before is None:
+            return None
+        found = Entry.of(before)
+        if not found or not any(_OURS.search(word) for word in found.words):
+            raise ConnectError(
+                f"{self.name!r} in {self.path} is not fleet-agentpack; it was left alone",
+                "Pass --name with the name under which fleet-agentpack was connected.",
+            )
+        own = self._installed(self.own_command(self.client.remove, None))
+        return Change("remove", file, before, None, file.without_entry(self.keys), own)
+
+    def apply(self, change: Change) -> Outcome:
+        """Carry a change out, by the client's own command where there is one.
+
+        If that command does not keep every other line of the file, our own merge replaces it.
+        """
+        if not change.own:
+            return Outcome(by_own_command=False, backup=change.file.save(change.text))
+        self._run(change.own)
+        now = self._settled(change)
+        if self._as_wanted(change, now):
+            return Outcome(by_own_command=True)
+        if self.scope in self.client.rewrites:  # what was read before may be out of date by now
+            raise self._own_command_failed("it reported success, but the entry is not there")
+        backup = change.file.save(change.text, over=now)
+        return Outcome(by_own_command=False, backup=backup, lossy_command=True)
+
+    def _installed(self, own: list[str] | None) -> list[str] | None:
+        program = self.surroundings.program(own[0]) if own else None
+        return [program, *own[1:]] if own and program else None
+
+    def _run(self, own: list[str]) -> None:
+        try:
+            done = run(
+                own,
+                cwd=self.surroundings.project,
+                env=self.surroundings.environ,
+                timeout_s=OWN_COMMAND_TIMEOUT_S,
+            )
+        except (OSError, ProcessTimeoutError) as error:
+            raise self._own_command_failed(str(error)) from error
+        if done.status:
+            said = printable(plain(done.complaint or done.text.strip()))
+            raise self._own_command_failed(said[-1000:] or f"exit status {done.status}")
+
+    def _own_command_failed(self, reason: str) -> ConnectError:
+        return ConnectError(
+            f"{self.client.title}'s own command failed: {reason}",
+            f"Correct what it names, or edit {self.path} by hand (--print shows the entry).",
+        )
+
+    def _settled(self, change: Change) -> ConfigFile:
+        deadline = time.monotonic() + APPEARS_WITHIN_S
+        while True:
+            now = self.read()
+            if self._done(change, now) or time.monotonic() >= deadline:
+                return now
+            time.sleep(0.1)
+
+    def _done(self, change: Change, now: ConfigFile) -> bool:
+        wanted, found = Entry.of(change.after), Entry.of(now.find(self.keys))
+        return (wanted and wanted.words) == (found and found.words)
+
+    def _as_wanted(self, change: Change, now: ConfigFile) -> bool:
+        if not self._done(change, now):
+            return False
+        if self.scope in self.client.rewrites:
+            return True
+        untouched = _lines(change.file.text) & _lines(change.text)
+        return now.keeps(change.file, self.keys) and not untouched - _lines(now.text)
+
+
+def _lines(text: str) -> Counter[str]:
+    """How often each line is there; a comma at its end comes and goes with its neighbours."""
+    return Counter(_COMMA.sub(r"\1", line) for line in text.split("\n") if line.strip())

@@ -1,0 +1,78 @@
+"""The clients as rows."""
+
+from __future__ import annotations
+
+from fleet_agentpack.connect.model import Client, OwnCommand
+from fleet_agentpack.kit.keyed_edit import jsonc, toml
+
+_ROWS = (
+    Client(
+        name="claude",
+        title="Claude Code",
+        format=jsonc,
+        table="mcpServers",
+        files={"user": "{claude}/.claude.json", "project": "{project}/.mcp.json"},
+        fields={"type": "stdio"},
+        program="claude",
+        add=OwnCommand(("mcp", "add", "--scope", "{scope}", "{name}", "--", "*")),
+        remove=OwnCommand(("mcp", "remove", "--scope", "{scope}", "{name}")),
+        rewrites=("user",),
+        then="Start claude; /mcp lists its servers (those of a project ask for approval once).",
+    ),
+    Client(
+        name="codex",
+        title="Codex",
+        format=toml,
+        table="mcp_servers",
+        files={"user": "{codex}/config.toml"},
+        program="codex",
+        add=OwnCommand(("mcp", "add", "{name}", "--", "*")),
+        remove=OwnCommand(("mcp", "remove", "{name}")),
+        then="Start codex; /mcp lists its servers.",
+    ),
+    Client(
+        name="gemini",
+        title="Gemini CLI",
+        format=jsonc,
+        table="mcpServers",
+        files={
+            "user": "{gemini}/.gemini/settings.json",
+            "project": "{project}/.gemini/settings.json",
+        },
+        program="gemini",
+        # No `--`: Gemini takes it for the end of its own positional arguments and misses the rest.
+        add=OwnCommand(("mcp", "add", "--scope", "{scope}", "{name}", "*")),
+        remove=OwnCommand(("mcp", "remove", "--scope", "{scope}", "{name}")),
+        then="Start gemini in a folder that it trusts; /mcp lists its servers.",
+    ),
+    Client(
+        name="cursor",
+        title="Cursor",
+        format=jsonc,
+        table="mcpServers",
+        files={"user": "{home}/.cursor/mcp.json", "project": "{project}/.cursor/mcp.json"},
+        tool_limit=40,
+        then="Open Cursor's settings, MCP, and switch the server on.",
+    ),
+    Client(
+        name="vscode",
+        title="VS Code",
+        format=jsonc,
+        table="servers",
+        files={"user": "{app}/Code/User/mcp.json", "project": "{project}/.vscode/mcp.json"},
+        fields={"type": "stdio"},
+        program="code",
+        add=OwnCommand(("--add-mcp", "{json}"), scopes=("user",)),
+        then="Run 'MCP: List Servers' in VS Code and start the server.",
+    ),
+    Client(
+        name="claude-desktop",
+        title="Claude Desktop",
+        format=jsonc,
+        table="mcpServers",
+        files={"user": "{app}/Claude/claude_desktop_config.json"},
+        then="Quit Claude Desktop and start it again.",
+    ),
+)
+
+CLIENTS = {client.name: client for client in _ROWS}

@@ -1,0 +1,1 @@
+"""The terminal: one way to declare a command, print, ask and report progress."""

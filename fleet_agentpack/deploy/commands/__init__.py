@@ -1,0 +1,322 @@
+"""The deploy engine on the command line: init, plan, diff, status, deploy, rollback and more."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fleet_agentpack.console.terminal import Paint, ask, printable, table
+from fleet_agentpack.deploy.commands import report as words
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.kit.results import jsonable
+
+if TYPE_CHECKING:
+    from fleet_agentpack.deploy.compare import Plan
+    from fleet_agentpack.deploy.service import DeployService
+    from fleet_agentpack.deploy.workspace import Request
+    from fleet_agentpack.settings import Settings
+
+_NO_DRY_RUN = ("init", "lock", "fetch", "update")
+
+
+class _Once(argparse.Action):
+    """An option that may be given once; twice is a mistake that the caller should hear about."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        seen: set[str] = getattr(namespace, "_seen", set())
+        if self.dest in seen:
+            parser.error(f"{option_string} was given twice")
+        namespace._seen = {*seen, self.dest}
+        setattr(namespace, self.dest, True if self.nargs == 0 else values)
+
+
+def add(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add one command's arguments and its handler."""
+    parser.allow_abbrev = False
+    add_global_flags(parser)
+    handler = _ARGUMENTS[name](parser)
+    parser.set_defaults(handler=_guarded(name, handler))
+
+
+def add_global_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that every one of these commands takes."""
+    group = parser.add_argument_group("global flags, before or after the command")
+    group.add_argument("--repo", action=_Once, metavar="PATH", help="the config repo")
+    group.add_argument("--profile", action=_Once, default="default", help="which modules")
+    group.add_argument("--target", action=_Once, default="all", help="one target, or all")
+    group.add_argument("--machine", action=_Once, metavar="ID", help="whose machine overlays")
+    for flag, text in (
+        ("--json", "print the envelope instead of text"),
+        ("--yes", "approve what writes"),
+        ("--dry-run", "write nothing"),
+    ):
+        group.add_argument(flag, action=_Once, nargs=0, default=False, help=text)
+
+
+Handler = Callable[["Console"], None]
+
+
+class Console:
+    """One run of a command: its arguments, its service, and where its words go."""
+
+    def __init__(self, arguments: argparse.Namespace, settings: Settings) -> None:
+        self.arguments = arguments
+        self._settings = settings
+        self.paint = Paint.for_stream(sys.stdout, settings.environ)
+
+    @property
+    def service(self) -> DeployService:
+        """The service for this environment."""
+        from fleet_agentpack.deploy.service import open_home
+
+        settings = self._settings
+        return open_home(settings.environ, settings.home, settings.cwd, settings.directories.cache)
+
+    def request(self, **more: Any) -> Request:
+        """What the global flags ask for."""
+        from fleet_agentpack.deploy.workspace import Request
+
+        given = self.arguments
+        return Request(given.repo, given.profile, given.target, given.machine, **more)
+
+    def confirmed(self, command: str) -> None:
+        """With `--json`, a command that writes needs `--yes`."""
+        if self.arguments.json and not self.arguments.yes:
+            raise DeployError.confirm_required(command)
+
+    def answer(self, envelope: dict[str, Any], *lines: str) -> None:
+        """Print an envelope, or its warnings and some lines."""
+        if self.arguments.json:
+            print(json.dumps(jsonable(envelope), indent=2, ensure_ascii=False))
+            return
+        self.warn(envelope["warnings"])
+        for line in lines:
+            print(line)
+
+    def warn(self, warnings: Sequence[str]) -> None:
+        """Warnings go to standard error."""
+        paint = Paint.for_stream(sys.stderr, self._settings.environ)
+        for warning in warnings:
+            print(f"{paint('Warning:', 'yellow')} {printable(warning)}", file=sys.stderr)
+
+
+def _guarded(name: str, handler: Handler) -> Callable[[argparse.Namespace, Settings], int]:
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        try:
+            if arguments.dry_run and name in _NO_DRY_RUN:
+                raise DeployError(
+                    "E_INVALID_ARGUMENTS", f"{name} cannot be tried out; leave out --dry-run"
+                ).during(name)
+            handler(Console(arguments, settings))
+        except DeployError as error:
+            if not arguments.json:
+                raise
+            payload = jsonable(error.during(name).payload())
+            print(json.dumps(payload, indent=2, ensure_ascii=False))
+            return 1
+        return 0
+
+    return run
+
+
+# One function per command: adds its arguments, returns what runs it.
+
+
+def _init(parser: argparse.ArgumentParser) -> Handler:
+    parser.add_argument("--git", action="store_true", help="make the repo a git repository, too")
+
+    def run(console: Console) -> None:
+        console.confirmed("init")
+        answer = console.service.init(console.arguments.repo, with_git=console.arguments.git)
+        console.answer(
+            answer,
+            f"Initialized {answer['data']['repo']}",
+            "Next: fleet-agentpack plan shows what it would deploy.",
+        )
+
+    return run
+
+
+def _plan(_parser: argparse.ArgumentParser) -> Handler:
+    def run(console: Console) -> None:
+        answer = console.service.plan(console.request())
+        console.answer(answer, *words.plan_lines(console.paint, answer["data"]))
+
+    return run
+
+
+def _diff(_parser: argparse.ArgumentParser) -> Handler:
+    def run(console: Console) -> None:
+        service = console.service
+        if console.arguments.json:
+            console.answer(service.diff(console.request()))
+            return
+        found, warnings = service.differences(console.request())
+        console.warn(warnings)
+        words.print_differences(console.paint, found, service.texts(found))
+
+    return run
+
+
+def _status(parser: argparse.ArgumentParser) -> Handler:
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="KIND[,KIND]",
+        help=f"show only {', '.join(words.ONLY)}",
+        type=words.kinds,
+    )
+
+    def run(console: Console) -> None:
+        only = tuple(dict.fromkeys(kind for kinds in console.arguments.only for kind in kinds))
+        answer = console.service.status(console.request(only=only))
+        console.answer(answer, *words.status_lines(console.paint, answer["data"]))
+
+    return run
+
+
+def _doctor(parser: argparse.ArgumentParser) -> Handler:
+    parser.add_argument("--fix", action="store_true", help="make git ignore the target manifests")
+
+    def run(console: Console) -> None:
+        fix = console.arguments.fix and not console.arguments.dry_run
+        if fix:
+            console.confirmed("doctor --fix")
+        answer = console.service.doctor(console.request(), fix=fix)
+        console.answer(answer, *words.doctor_lines(console.paint, answer["data"]))
+
+    return run
+
+
+def _deploy(parser: argparse.ArgumentParser) -> Handler:
+    parser.add_argument("--apply", action="store_true", help="write, after asking")
+    parser.add_argument("--adopt", action="store_true", help="overwrite unmanaged files, too")
+
+    def run(console: Console) -> None:
+        given, service = console.arguments, console.service
+        dry = not given.apply or given.dry_run
+        request = console.request(adopt=given.adopt, dry_run=dry)
+        if given.json:
+            if not dry and not given.yes:
+                service.plan(request, "deploy --apply")  # what is wrong with the plan comes first
+                raise DeployError.confirm_required("deploy_apply")
+            console.answer(service.deploy(request))
+            return
+        if dry:
+            found, warnings = service.differences(request)
+            console.warn(warnings)
+            words.print_plan(console.paint, found, service.texts(found))
+            return
+
+        def approve(found: Plan) -> bool:
+            words.print_plan(console.paint, found, service.texts(found))
+            return given.yes or not found.changes or ask("Apply changes?")
+
+        answer = service.deploy(request, confirm=approve)
+        console.answer(answer, words.outcome(answer["data"]))
+
+    return run
+
+
+def _rollback(parser: argparse.ArgumentParser) -> Handler:
+    parser.add_argument("--to", required=True, metavar="ID", help="the snapshot to go back to")
+
+    def run(console: Console) -> None:
+        given = console.arguments
+        if not given.dry_run:
+            console.confirmed("rollback")
+        answer = console.service.rollback(given.to, dry_run=given.dry_run)
+        data = answer["data"]
+        if given.dry_run:
+            rows = [
+                f"{row['op']} {row['target']} {printable(row['path'])}" for row in data["changes"]
+            ]
+            console.answer(answer, *rows, f"{len(rows)} change(s); nothing was written")
+            return
+        console.answer(
+            answer, f"Rolled back to {data['rolled_back_to']}. Event: {data['event_snapshot_id']}"
+        )
+
+    return run
+
+
+def _snapshots(_parser: argparse.ArgumentParser) -> Handler:
+    def run(console: Console) -> None:
+        answer = console.service.snapshots()
+        rows = [
+            [
+                row["id"],
+                row["kind"] + (f" to {row['rolled_back_to']}" if row["rolled_back_to"] else ""),
+                row["created_at"][:19].replace("T", " "),
+                str(row["files"]),
+                ", ".join(row["targets"]),
+            ]
+            for row in answer["data"]["snapshots"]
+        ]
+        headers = ["id", "kind", "created (UTC)", "files", "targets"]
+        console.answer(answer, table(headers, rows, console.paint) if rows else "No snapshots yet")
+
+    return run
+
+
+def _lock(_parser: argparse.ArgumentParser) -> Handler:
+    def run(console: Console) -> None:
+        console.confirmed("lock")
+        answer = console.service.lock(console.request())
+        data = answer["data"]
+        console.answer(answer, f"Locked {data['modules']} module(s) in {data['lockfile']}")
+
+    return run
+
+
+def _fetch(_parser: argparse.ArgumentParser) -> Handler:
+    def run(console: Console) -> None:
+        console.confirmed("fetch")
+        answer = console.service.fetch(console.request())
+        data = answer["data"]
+        console.answer(answer, f"{data['git_modules_fetched']} git module(s) in {data['store']}")
+
+    return run
+
+
+def _update(parser: argparse.ArgumentParser) -> Handler:
+    for name in ("lock", "fetch"):
+        choice = parser.add_mutually_exclusive_group()
+        choice.add_argument(f"--{name}", action="store_true", default=None, dest=name)
+        choice.add_argument(f"--no-{name}", action="store_false", default=None, dest=name)
+
+    def run(console: Console) -> None:
+        given, service, request = console.arguments, console.service, console.request()
+        wanted = {"lock": given.lock, "fetch": given.fetch}
+        if any(service.update_steps(request, **wanted)):
+            console.confirmed("update")
+        answer = service.update(request, **wanted)
+        rows = [words.step_line(step) for step in answer["data"]["steps"]]
+        console.answer(answer, *(rows or ["Nothing to do"]))
+
+    return run
+
+
+_ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], Handler]] = {
+    "init": _init,
+    "plan": _plan,
+    "diff": _diff,
+    "status": _status,
+    "doctor": _doctor,
+    "deploy": _deploy,
+    "rollback": _rollback,
+    "snapshots": _snapshots,
+    "lock": _lock,
+    "fetch": _fetch,
+    "update": _update,
+}

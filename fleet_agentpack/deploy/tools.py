@@ -1,0 +1,196 @@
+"""The agentpack domain: plan, diff, status, doctor, deploy_apply and rollback as MCP tools."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire.params import DESTROYS, READS, Call
+from fleet_agentpack.wire.register import Domain, Services, Spec
+
+if TYPE_CHECKING:
+    from fastmcp import FastMCP
+
+    from fleet_agentpack.deploy.service import DeployService
+    from fleet_agentpack.deploy.workspace import Request
+
+Target = Literal["all", "codex", "claude_code", "cursor", "vscode"]
+Repo = Annotated[
+    str | None,
+    Field(description="Path to the agentpack config repo (default: $AGENTPACK_HOME/repo)."),
+]
+Machine = Annotated[
+    str | None, Field(description="Machine id for machine overlays. Omit to auto-detect.")
+]
+Only = Annotated[list[Literal["missing", "modified", "extra"]] | None, Field()]
+Adopt = Annotated[
+    bool, Field(description="Allow overwriting existing unmanaged files (adopt updates).")
+]
+ForcedDryRun = Annotated[
+    bool,
+    Field(
+        description="Force dry-run behavior (do not apply even if this tool is the apply variant)."
+    ),
+]
+Yes = Annotated[
+    Literal[True], Field(description="Required explicit approval for mutating operations.")
+]
+SnapshotId = Annotated[str, Field(description="Snapshot id to rollback to.")]
+
+
+def plan(
+    deploy: "DeployService",
+    *,
+    repo: Repo = None,
+    profile: str = "default",
+    target: Target = "all",
+    machine: Machine = None,
+    dry_run: bool = False,
+) -> Any:
+    """List the files that deploying the pack of agent instructions would create, update or delete.
+
+    Call it first, then diff or deploy_apply.
+    """
+    return deploy.plan(_request(repo, profile, target, machine, dry_run=dry_run))
+
+
+def diff(
+    deploy: "DeployService",
+    *,
+    repo: Repo = None,
+    profile: str = "default",
+    target: Target = "all",
+    machine: Machine = None,
+    dry_run: bool = False,
+) -> Any:
+    """Show each change of the plan with its hash before and after. Then call deploy_apply."""
+    return deploy.diff(_request(repo, profile, target, machine, dry_run=dry_run))
+
+
+def status(
+    deploy: "DeployService",
+    *,
+    repo: Repo = None,
+    profile: str = "default",
+    target: Target = "all",
+    machine: Machine = None,
+    only: Only = None,
+    dry_run: bool = False,
+) -> Any:
+    """Report drift: deployed files that are missing, modified or extra. Follow next_actions."""
+    return deploy.status(
+        _request(repo, profile, target, machine, dry_run=dry_run, only=tuple(only or ()))
+    )
+
+
+def doctor(deploy: "DeployService", *, repo: Repo = None, target: Target = "all") -> Any:
+    """Check the pack's directories, permissions, git hygiene and overlays.
+
+    Call it when plan, deploy_apply or rollback fails, and do what it suggests.
+    """
+    return deploy.doctor(_request(repo, "default", target, None))
+
+
+def deploy_apply(
+    deploy: "DeployService",
+    call: Call,
+    *,
+    repo: Repo = None,
+    profile: str = "default",
+    target: Target = "all",
+    machine: Machine = None,
+    adopt: Adopt = False,
+    dry_run: ForcedDryRun = False,
+    yes: Yes,  # noqa: ARG001 - the middleware has looked at it
+) -> Any:
+    """Write the files of the plan for Codex, Claude Code, Cursor and VS Code, all or nothing.
+
+    Call plan first; rollback with the snapshot_id undoes it.
+    """
+    return deploy.deploy(
+        _request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt), call.report
+    )
+
+
+def rollback(
+    deploy: "DeployService",
+    call: Call,
+    *,
+    repo: Repo = None,  # noqa: ARG001 - accepted as the seed has it; snapshots are in the home
+    to: SnapshotId,
+    yes: Yes,  # noqa: ARG001 - the middleware has looked at it
+) -> Any:
+    """Restore the deployed files of a snapshot, then call status to check.
+
+    deploy_apply and agentpack://snapshots give the ids.
+    """
+    return deploy.rollback(to, report=call.report)
+
+
+def _request(
+    repo: str | None,
+    profile: str,
+    target: str,
+    machine: str | None,
+    *,
+    adopt: bool = False,
+    dry_run: bool = False,
+    only: tuple[str, ...] = (),
+) -> "Request":
+    from fleet_agentpack.deploy.workspace import Request
+
+    return Request(repo, profile, target, machine, adopt, dry_run, only)
+
+
+def open_service(settings: Settings) -> "DeployService":
+    """The deploy service for the server's environment."""
+    from fleet_agentpack.deploy.service import open_home
+
+    return open_home(settings.environ, settings.home, settings.cwd, settings.directories.cache)
+
+
+def extend(mcp: "FastMCP[Any]", services: Services) -> None:
+    """The snapshots as resources."""
+    import anyio.to_thread
+
+    from fleet_agentpack.kit.results import jsonable, to_text
+
+    async def answer(*arguments: str) -> str:
+        def work() -> Any:
+            service: DeployService = services.get(DOMAIN.name)
+            try:
+                return service.snapshot(*arguments) if arguments else service.snapshots()
+            except DeployError as error:
+                return error.payload()
+
+        return to_text(jsonable(await anyio.to_thread.run_sync(work)))
+
+    @mcp.resource("agentpack://snapshots", mime_type="application/json")
+    async def snapshots() -> str:
+        """The snapshots that rollback can return to, newest first."""
+        return await answer()
+
+    @mcp.resource("agentpack://snapshots/{id}", mime_type="application/json")
+    async def snapshot(id: str) -> str:
+        """One snapshot: its files and changes."""
+        return await answer(id)
+
+
+DOMAIN = Domain(
+    name="agentpack",
+    server_name="agentpack",
+    instructions="agentpack: deploy instructions, skills, prompts and commands to Codex,"
+    " Claude Code, Cursor and VS Code. plan, diff, deploy_apply; status finds drift; rollback.",
+    error=DeployError,
+    open=open_service,
+    extend=extend,
+    tools=[
+        Spec(plan, READS),
+        Spec(diff, READS),
+        Spec(status, READS),
+        Spec(doctor, READS),
+        Spec(deploy_apply, DESTROYS, confirm=True),
+        Spec(rollback, DESTROYS, confirm=True),
+    ],
+)

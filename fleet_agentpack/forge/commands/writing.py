@@ -1,0 +1,287 @@
+"""The forge commands that write: start a project, create, fork, merge, install, log in."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fleet_agentpack.console.terminal import is_attended
+from fleet_agentpack.forge.commands.output import Output
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.service import Desk, ForgeService
+from fleet_agentpack.kit.secret import Secret
+
+if TYPE_CHECKING:
+    from fleet_agentpack.forge.commands import Commands
+
+LONGEST_TOKEN = 10_000
+PROVIDERS = ("anthropic", "openai", "google")
+
+
+def add(commands: Commands) -> None:
+    """Add every command that writes."""
+    init = commands.add("init", "start a configuration in this project", _init)
+    init.add_argument("--global", dest="for_user", action="store_true", help="in ~/.fractary")
+    _add_creation(commands)
+    _add_forking(commands)
+    _add_registries(commands)
+    _add_installing(commands)
+    lock = commands.add("lock", "write the lockfile of what the project uses", _lock)
+    lock.add_argument("--check", action="store_true", help="compare instead of writing")
+    lock.add_argument("--force", action="store_true", help="replace a lockfile that is broken")
+    login = commands.add("login", "keep a token for a registry", _login)
+    login.add_argument("registry", nargs="?", default="stockyard")
+    login.add_argument("--token-stdin", action="store_true", help="read the token from a pipe")
+    logout = commands.add("logout", "forget the token of a registry", _logout)
+    logout.add_argument("registry", nargs="?", default="stockyard")
+
+
+def _add_creation(commands: Commands) -> None:
+    for kind in ("agent", "tool"):
+        create = commands.add(f"{kind}-create", f"create a new {kind}", _create)
+        create.set_defaults(kind=kind)
+        create.add_argument("name", help="lower-case words joined by hyphens")
+        create.add_argument("--description", required=True)
+        create.add_argument("--tag", action="append", default=[])
+        create.add_argument("--author")
+        create.add_argument("--extends", help="name or name@range of a base")
+        create.add_argument("--format", choices=("md", "yaml"), default=None)
+        if kind == "agent":
+            create.add_argument("--tool", action="append", default=[], help="a tool it may use")
+            create.add_argument("--provider", choices=PROVIDERS, default=PROVIDERS[0])
+            create.add_argument("--model", default="claude-sonnet-4")
+            create.add_argument("--prompt", help="the system prompt")
+        else:
+            create.add_argument("--command", default="echo 'replace this command'")
+
+
+def _add_forking(commands: Commands) -> None:
+    fork = commands.add("fork create", "copy a definition to change it", _fork_create)
+    fork.add_argument("source", help="name or name@range")
+    fork.add_argument("name", help="the fork's own name")
+    fork.add_argument("--type", choices=("agent", "tool"), default=None)
+    merge = commands.add("merge", "bring upstream's changes into a fork", _merge)
+    merge.add_argument("name")
+    side = merge.add_mutually_exclusive_group()
+    side.add_argument("--theirs", action="store_const", const="theirs", dest="prefer")
+    side.add_argument("--ours", action="store_const", const="ours", dest="prefer")
+    merge.add_argument("--dry-run", action="store_true", help="say what would change")
+
+
+def _add_registries(commands: Commands) -> None:
+    registry = commands.add("registry add", "add a registry", _registry_add)
+    registry.add_argument("name")
+    registry.add_argument("url")
+    registry.add_argument("--type", choices=("manifest", "stockyard"), default="manifest")
+    registry.add_argument("--priority", type=int, default=10, help="the lowest is asked first")
+    registry.add_argument("--token-env", metavar="NAME", help="variable that holds its token")
+    remove = commands.add("registry remove", "remove a registry", _registry_remove)
+    remove.add_argument("name")
+    for parser in (registry, remove):
+        parser.add_argument("--global", dest="for_user", action="store_true", help="in ~/.fractary")
+
+
+def _add_installing(commands: Commands) -> None:
+    install = commands.add("install", "install a plugin", _install)
+    install.add_argument("plugin", help="name or name@range")
+    uninstall = commands.add("uninstall", "remove a plugin", _uninstall)
+    uninstall.add_argument("plugin")
+    for parser in (install, uninstall):
+        parser.add_argument("--scope", choices=("local", "global"), default=None)
+        parser.add_argument("--force", action="store_true", help="even over edited files")
+    update = commands.add("update", "update installed plugins", _update)
+    update.add_argument("plugin", nargs="*", help="all of them unless named")
+    update.add_argument("--major", action="store_true", help="also across major versions")
+    update.add_argument("--dry-run", action="store_true", help="say what would change")
+
+
+def _init(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.authoring import initialise
+
+    made = initialise(_desk(forge), for_user=options.for_user)
+    paths = [forge.places.shown(path) for path in made]
+    output.done({"created": paths}, *(f"created {path}" for path in paths))
+    return 0
+
+
+def _create(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.authoring import Draft, create
+
+    more: dict[str, Any] = (
+        {"command": options.command}
+        if options.kind == "tool"
+        else {
+            "tools": tuple(options.tool),
+            "provider": options.provider,
+            "model": options.model,
+            "prompt": options.prompt,
+        }
+    )
+    draft = Draft(
+        name=options.name,
+        description=options.description,
+        tags=tuple(options.tag),
+        author=options.author,
+        extends=options.extends,
+        **more,
+    )
+    form: Any = options.format or ("md" if options.kind == "agent" else "yaml")
+    path = create(_desk(forge), options.kind, draft, form)
+    shown = forge.places.shown(path)
+    output.done({"path": shown}, f"created {shown}")
+    return 0
+
+
+def _fork_create(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.authoring import create_fork
+
+    desk = _desk(forge)
+    path = create_fork(desk, options.type, options.source, options.name, _now())
+    shown = forge.places.shown(path)
+    output.done(desk.answer({"path": shown}), f"created {shown}")
+    return 0
+
+
+def _merge(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.merging import merge, plan_merge
+    from fleet_agentpack.forge.writing import writing_below
+
+    desk = _desk(forge)
+    with nullcontext() if options.dry_run else writing_below(forge.places.project):
+        plan = plan_merge(desk.forks, desk.resolver, options.name, desk.warnings)
+        if plan.is_needed and not options.dry_run:
+            merge(plan, options.prefer, _now())
+    result = desk.answer({**plan.shown(), "merged": plan.is_needed and not options.dry_run})
+    verb = "would merge" if options.dry_run else "merged"
+    line = f"{verb} {plan.upstream.name} {plan.upstream.version} into {plan.fork.shown}"
+    changed = [f"  {field}" for field in plan.shown()["changes"]]
+    lines = [line, *changed] if plan.is_needed else [f"{plan.fork.name} has everything already"]
+    output.done(result, *lines)
+    return 0
+
+
+def _registry_add(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.registry_edits import add_registry
+
+    path = add_registry(
+        forge.places,
+        options.name,
+        options.url,
+        for_user=options.for_user,
+        kind=options.type,
+        priority=options.priority,
+        token_env=options.token_env,
+    )
+    shown = forge.places.shown(path)
+    output.done({"name": options.name, "path": shown}, f"added {options.name} to {shown}")
+    return 0
+
+
+def _registry_remove(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.registry_edits import remove_registry
+
+    path = remove_registry(forge.places, options.name, for_user=options.for_user)
+    shown = forge.places.shown(path)
+    output.done({"name": options.name, "path": shown}, f"removed {options.name} from {shown}")
+    return 0
+
+
+def _install(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.installing import Installer
+
+    desk = _desk(forge)
+    scope: Any = options.scope or desk.configuration.default_scope
+    installed = Installer(desk).install(options.plugin, scope, force=options.force)
+    lines = [f"installed {each['name']} {each['version']} ({each['scope']})" for each in installed]
+    output.done(desk.answer({"installed": installed}), *lines)
+    return 0
+
+
+def _uninstall(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.installing import Installer
+
+    desk = _desk(forge)
+    removed = Installer(desk).uninstall(options.plugin, options.scope, force=options.force)
+    output.done(
+        desk.answer({"removed": removed}), f"removed {removed['name']} ({removed['scope']})"
+    )
+    return 0
+
+
+def _update(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.installing import Installer
+
+    desk = _desk(forge)
+    result = Installer(desk).update(options.plugin, breaking=options.major, dry_run=options.dry_run)
+    verb = "would update" if options.dry_run else "updated"
+    lines = [f"{verb} {each['name']} {each['from']} → {each['to']}" for each in result["updated"]]
+    lines += [
+        f"left {each['name']} at {each['from']}: {each['to']} may break it (--major takes it)"
+        for each in result["skipped"]
+    ]
+    output.done(desk.answer(result), *(lines or ["everything is up to date"]))
+    return 0
+
+
+def _lock(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    from fleet_agentpack.forge.lockfile import check_lock, lock
+
+    desk = _desk(forge)
+    if options.check:
+        problems = check_lock(desk)
+        lines = [f"{each['type']} {each['name']}: {each['problem']}" for each in problems]
+        result = desk.answer({"valid": not problems, "problems": problems})
+        output.done(result, *(lines or ["the lockfile holds"]))
+        return 1 if problems else 0
+    written = lock(desk, _now(), force=options.force)
+    line = f"locked {written['agents']} agents and {written['tools']} tools in {written['path']}"
+    output.done(desk.answer(written), line)
+    return 0
+
+
+def _login(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    if options.token_stdin:
+        given = sys.stdin.read(LONGEST_TOKEN + 1)
+    elif is_attended():
+        given = getpass.getpass(f"Token for {options.registry}: ")
+    else:
+        raise ForgeError.invalid(
+            "there is no terminal to type the token on",
+            f"Use a pipe: fleet-agentpack forge login {options.registry} --token-stdin < FILE",
+        )
+    token = given.strip()
+    if len(given) > LONGEST_TOKEN:
+        raise ForgeError.invalid(
+            f"the token is longer than {LONGEST_TOKEN} characters; nothing was stored"
+        )
+    if not token or not token.isascii() or not token.isprintable():
+        raise ForgeError.invalid("the token is empty or not plain text; nothing was stored")
+    desk = _desk(forge)
+    where = desk.credentials.store(options.registry, Secret(token), _now())
+    names = [registry.name for registry in desk.configuration.registries]
+    if options.registry not in (*names, "stockyard"):
+        desk.warnings.append(f"No registry is called {options.registry}; it is used once one is")
+    line = f"logged in to {options.registry}; the token is in the {where}"
+    if where != "keyring":
+        line = f"logged in to {options.registry}; the token is in {where}, readable by you alone"
+    output.done(desk.answer({"registry": options.registry, "stored": where}), line)
+    return 0
+
+
+def _logout(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+    known = _desk(forge).credentials.forget(options.registry, _now())
+    line = "logged out of" if known else "there was no login for"
+    output.done({"registry": options.registry, "loggedOut": known}, f"{line} {options.registry}")
+    return 0
+
+
+def _desk(forge: ForgeService) -> Desk:
+    return forge.desk(strict=True)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,235 @@
+"""The eighteen forge tools, three resources and three prompts."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire.params import DESTROYS, READS, READS_REMOTE, Call
+from fleet_agentpack.wire.register import Domain, Services, Spec
+
+if TYPE_CHECKING:
+    from fastmcp import FastMCP
+
+    from fleet_agentpack.forge.service import ForgeService
+
+Source = Literal["local", "global", "stockyard", "all"]
+Tags = Annotated[list[str] | None, Field(description="Any of these tags")]
+Limit = Annotated[int, Field(ge=1, le=1000)]
+Offset = Annotated[int, Field(ge=0)]
+Version = Annotated[str | None, Field(description="Version or npm range")]
+AgentPath = Annotated[str | None, Field(description="Definition file; not together with name")]
+
+
+def fractary_forge_agent_list(
+    forge: "ForgeService",
+    call: Call,
+    *,
+    tags: Tags = None,
+    source: Source = "all",
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Any:
+    """List available agents with optional filtering by tags and source: definitions, not running
+    agents. Call fractary_forge_agent_info next for one of the names."""
+    return forge.listing(
+        "agent", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
+    )
+
+
+def fractary_forge_agent_info(
+    forge: "ForgeService", *, name: str, version: Version = None, source: Source = "all"
+) -> Any:
+    """Read one agent definition (prompt, tools, base, dependencies) before you use, fork or
+    change it. Call fractary_forge_agent_validate next to check the definition."""
+    return forge.info("agent", name, version, source)
+
+
+def fractary_forge_agent_validate(
+    forge: "ForgeService", *, path: AgentPath = None, name: str | None = None, strict: bool = False
+) -> Any:
+    """Check an agent definition by path or by name, after it was written or changed. Correct what
+    `errors` names, then call it again."""
+    return forge.validate("agent", path=path, name=name, strict=strict)
+
+
+def fractary_forge_tool_list(
+    forge: "ForgeService",
+    call: Call,
+    *,
+    tags: Tags = None,
+    source: Source = "all",
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Any:
+    """List available tools with optional filtering by tags and source: definitions that agents
+    can be given. Call fractary_forge_tool_info next for one of the names."""
+    return forge.listing(
+        "tool", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
+    )
+
+
+def fractary_forge_tool_info(
+    forge: "ForgeService", *, name: str, version: Version = None, source: Source = "all"
+) -> Any:
+    """Read one tool definition with its inputs and outputs as JSON Schema, before you use or
+    change it. Call fractary_forge_tool_validate next to check the definition."""
+    return forge.info("tool", name, version, source)
+
+
+def fractary_forge_tool_validate(
+    forge: "ForgeService", *, path: AgentPath = None, name: str | None = None, strict: bool = False
+) -> Any:
+    """Check a tool definition by path or by name, after it was written or changed. Correct what
+    `errors` names, then call it again."""
+    return forge.validate("tool", path=path, name=name, strict=strict)
+
+
+def fractary_forge_plugin_list(
+    forge: "ForgeService",
+    *,
+    scope: Literal["global", "local", "all"] = "all",
+    outdated: Annotated[bool, Field(description="Only those with an update")] = False,
+) -> Any:
+    """List installed plugins, or only those that a registry has a newer version of. Call
+    fractary_forge_plugin_info next for what one of them holds."""
+    return forge.plugin_list(scope, outdated=outdated)
+
+
+def fractary_forge_plugin_info(
+    forge: "ForgeService",
+    *,
+    plugin: str,
+    version: Version = None,
+    remote: Annotated[bool, Field(description="Ask the registries")] = False,
+) -> Any:
+    """Show a plugin's components, dependencies and versions, as installed or as a registry offers
+    it. The user installs it with: fleet-agentpack forge install NAME."""
+    return forge.plugin_info(plugin, version, remote=remote)
+
+
+def fractary_forge_plugin_search(
+    forge: "ForgeService", *, query: str, tags: Tags = None, limit: int = 20, offset: int = 0
+) -> Any:
+    """Search the registries for a plugin that could be installed; an empty query finds all. Call
+    fractary_forge_plugin_info next, with remote: true."""
+    return forge.plugin_search(query, tags or (), limit, offset)
+
+
+def fractary_forge_config_get(
+    forge: "ForgeService",
+    *,
+    key: Annotated[str, Field(description='Dotted path, e.g. "registries.0.url"')],
+) -> Any:
+    """Get one forge configuration value whose key you know. Call fractary_forge_config_show for all
+    keys."""
+    return forge.config_get(key)
+
+
+def fractary_forge_config_show(
+    forge: "ForgeService",
+    *,
+    includeDefaults: bool = True,
+    format: Literal["json", "yaml"] = "json",
+) -> Any:
+    """Show the whole forge configuration and the files it comes from, when something is not found
+    where it should be. Call fractary_forge_config_registry_list next for the logins."""
+    return forge.config_show(include_defaults=includeDefaults, layout=format)
+
+
+def fractary_forge_config_registry_list(forge: "ForgeService") -> Any:
+    """List the plugin registries in the order in which they are asked, with whether there is a
+    login. Call fractary_forge_plugin_search next to ask them."""
+    return forge.registry_list()
+
+
+def fractary_forge_cache_stats(forge: "ForgeService") -> Any:
+    """Show how much the forge cache holds and how old it is, when a registry's answers look
+    outdated. Call fractary_forge_cache_clear next to have them fetched again."""
+    return forge.cache_stats()
+
+
+def fractary_forge_cache_clear(
+    forge: "ForgeService",
+    *,
+    type: Literal["manifests", "downloads", "all"] = "all",
+    olderThan: Annotated[int | None, Field(description="Only entries older than N days")] = None,
+) -> Any:
+    """Clear the forge cache, everything unless told otherwise, so that registries are asked again.
+    Call fractary_forge_cache_stats first to see what it holds."""
+    return forge.cache_clear(type, olderThan)
+
+
+def fractary_forge_fork_list(
+    forge: "ForgeService", *, type: Literal["agent", "tool", "all"] = "all"
+) -> Any:
+    """List the agents and tools that were forked from others, as far as known without a network.
+    Call fractary_forge_fork_check next for upstream updates."""
+    return forge.fork_list(type)
+
+
+def fractary_forge_fork_info(forge: "ForgeService", *, name: str) -> Any:
+    """Show where one fork comes from, its versions and dates. Call fractary_forge_fork_diff next
+    for what differs."""
+    return forge.fork_info(name)
+
+
+def fractary_forge_fork_diff(
+    forge: "ForgeService", *, name: str, format: Literal["unified", "json"] = "unified"
+) -> Any:
+    """Show how a fork differs from its newest upstream, field by field, before the two are merged.
+    The user merges with: fleet-agentpack forge merge NAME."""
+    return forge.fork_diff(name, format)
+
+
+def fractary_forge_fork_check(forge: "ForgeService", *, name: str | None = None) -> Any:
+    """Check one fork, or all, for upstream updates and whether they break it. Call
+    fractary_forge_fork_diff next for one that has an update."""
+    return forge.fork_check(name)
+
+
+def open_service(settings: Settings) -> "ForgeService":
+    """The service for these settings."""
+    from fleet_agentpack.forge.places import Places
+    from fleet_agentpack.forge.service import ForgeService
+
+    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
+
+
+def add_resources_and_prompts(mcp: "FastMCP[Any]", services: Services) -> None:
+    """Definitions and manifests as resources, three guided tasks as prompts."""
+    from fleet_agentpack.forge.resources import add
+
+    add(mcp, lambda: services.get("forge"))
+
+
+DOMAIN = Domain(
+    name="forge",
+    server_name="fractary-forge",
+    instructions="forge: look up and validate agent, tool and plugin definitions; one of the"
+    " fractary_forge_*_list tools, then info, then validate.",
+    error=ForgeError,
+    open=open_service,
+    extend=add_resources_and_prompts,
+    tools=[
+        Spec(fractary_forge_agent_list, READS_REMOTE),
+        Spec(fractary_forge_agent_info, READS_REMOTE),
+        Spec(fractary_forge_agent_validate, READS),
+        Spec(fractary_forge_tool_list, READS_REMOTE),
+        Spec(fractary_forge_tool_info, READS_REMOTE),
+        Spec(fractary_forge_tool_validate, READS),
+        Spec(fractary_forge_plugin_list, READS_REMOTE),
+        Spec(fractary_forge_plugin_info, READS_REMOTE),
+        Spec(fractary_forge_plugin_search, READS_REMOTE),
+        Spec(fractary_forge_config_get, READS),
+        Spec(fractary_forge_config_show, READS),
+        Spec(fractary_forge_config_registry_list, READS),
+        Spec(fractary_forge_cache_stats, READS),
+        Spec(fractary_forge_cache_clear, DESTROYS),
+        Spec(fractary_forge_fork_list, READS),
+        Spec(fractary_forge_fork_info, READS_REMOTE),
+        Spec(fractary_forge_fork_diff, READS_REMOTE),
+        Spec(fractary_forge_fork_check, READS_REMOTE),
+    ],
+)

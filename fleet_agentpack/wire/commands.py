@@ -1,0 +1,61 @@
+"""`fleet-agentpack tools`: what the server offers, and what it costs a client's context."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from fleet_agentpack import domains
+from fleet_agentpack.console.terminal import Paint, table
+from fleet_agentpack.kit.results import to_text
+from fleet_agentpack.settings import Settings, split_names
+from fleet_agentpack.wire.register import Domain, Spec, wire_form
+
+BYTES_PER_TOKEN = 4  # a rule of thumb for JSON in English
+
+
+def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
+    """Add the arguments of `tools`."""
+    parser.add_argument("--only", metavar="DOMAIN[,DOMAIN]", default="", help="a part of them")
+    parser.add_argument(
+        "--tokens", action="store_true", help="print the size of tools/list instead"
+    )
+    parser.set_defaults(handler=run)
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print one line for every tool, or the size of every domain."""
+    chosen = domains.select(split_names(arguments.only) or settings.only)
+    paint = Paint.for_stream(sys.stdout)
+    print(_sizes(chosen, paint) if arguments.tokens else _listing(chosen, settings, paint))
+    return 0
+
+
+def _listing(domains: list[Domain], settings: Settings, paint: Paint) -> str:
+    rows = [
+        [
+            paint(spec.name, "cyan"),
+            domain.name,
+            paint("reads", "green") if spec.hints.read_only else paint("writes", "yellow"),
+            spec.description.split(". ")[0].rstrip("."),
+        ]
+        for domain in domains
+        for spec in domain.tools
+        if spec.hints.read_only or not settings.read_only
+    ]
+    return table(["tool", "domain", "", "purpose"], rows, paint)
+
+
+def _sizes(domains: list[Domain], paint: Paint) -> str:
+    sizes = [(domain.name, [size(spec) for spec in domain.tools]) for domain in domains]
+    everything = [size for _, found in sizes for size in found]
+    rows = [
+        [name, str(len(found)), f"{sum(found):,}", f"{sum(found) // BYTES_PER_TOKEN:,}"]
+        for name, found in [*sizes, ("all", everything)]
+    ]
+    return table(["domain", "tools", "bytes", "about tokens"], rows, paint)
+
+
+def size(spec: Spec) -> int:
+    """The bytes of a tool in `tools/list`, with the comma after it."""
+    return len(to_text(wire_form(spec)).encode()) + 1

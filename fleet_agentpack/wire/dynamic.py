@@ -1,0 +1,145 @@
+"""Tools that come and go while clients are connected: any JSON Schema, no Python signature."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fastmcp.server.dependencies import get_context
+from fastmcp.server.providers.base import Provider
+from fastmcp.tools.base import Tool, ToolResult
+from mcp_types import Tool as WireTool
+from pydantic import PrivateAttr
+
+from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.settings import SettingsError
+from fleet_agentpack.wire.params import READS, Call, Hints
+from fleet_agentpack.wire.register import (
+    Domain,
+    Runtime,
+    in_thread,
+    run_call,
+    session_of,
+    wire_hints,
+)
+
+if TYPE_CHECKING:
+    from fastmcp.utilities.components import FastMCPComponent
+    from fastmcp.utilities.versions import VersionSpec
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicTool:
+    """A tool described by data; `run` takes the raw arguments and checks them itself.
+
+    A plain function runs in a worker thread.
+    """
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    run: Callable[[dict[str, Any], Call], Any]
+    output_schema: dict[str, Any] | None = None
+    title: str | None = None
+    hints: Hints = field(default=READS)
+
+
+class Catalogue(Protocol):
+    """Where a domain's dynamic tools come from."""
+
+    def tools(self, session: str | None) -> Sequence[DynamicTool]:
+        """The tools that a session sees now; cheap, since every list asks for it."""
+
+    def find(self, name: str, session: str | None) -> DynamicTool | None:
+        """One of them by its MCP name."""
+
+    def fingerprint(self) -> object:
+        """A value that differs when the tools may have changed; made of a few stats."""
+
+
+class ProjectedTool(Tool):
+    """A dynamic tool as FastMCP sees it."""
+
+    _tool: DynamicTool = PrivateAttr()
+    _runtime: Runtime = PrivateAttr()
+
+    @classmethod
+    def of(cls, tool: DynamicTool, runtime: Runtime) -> ProjectedTool:
+        """The FastMCP tool for a described one."""
+        projected = cls(
+            name=tool.name,
+            title=tool.title,
+            description=tool.description,
+            parameters=tool.input_schema,
+            output_schema=tool.output_schema,
+            annotations=wire_hints(tool.hints),
+        )
+        projected._tool, projected._runtime = tool, runtime
+        return projected
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Hand the raw arguments to the described tool."""
+
+        async def work(call: Call) -> Any:
+            run = self._tool.run
+            if inspect.iscoroutinefunction(run):
+                return await run(arguments, call)
+            return await in_thread(functools.partial(run, arguments, call), call)
+
+        return await run_call(self._runtime, work)
+
+    def to_mcp_tool(self, **overrides: Any) -> WireTool:
+        """The tool as listed; its title only when it has one."""
+        return super().to_mcp_tool(**{"title": self.title, "_meta": None, **overrides})
+
+
+class DynamicTools(Provider):
+    """Serves a domain's catalogue to FastMCP; nothing is registered, so nothing goes stale."""
+
+    def __init__(self, domain: Domain, runtime: Runtime, *, read_only: bool) -> None:
+        super().__init__()
+        self._domain, self._runtime, self._read_only = domain, runtime, read_only
+        self._wrapped: weakref.WeakKeyDictionary[DynamicTool, ProjectedTool]
+        self._wrapped = weakref.WeakKeyDictionary()
+        self._kept: tuple[Any, Catalogue] | None = None
+
+    def fingerprint(self) -> object:
+        """See `Catalogue.fingerprint`."""
+        try:
+            return self._catalogue().fingerprint()
+        except (AppError, SettingsError) as error:  # a domain that cannot be opened has no tools
+            return str(error)
+
+    async def get_tasks(self) -> Sequence[FastMCPComponent]:
+        """None: a dynamic tool never runs as a background task."""
+        return []
+
+    async def _list_tools(self) -> Sequence[Tool]:
+        return [
+            self._wrap(tool)
+            for tool in self._catalogue().tools(session_of(get_context()))
+            if tool.hints.read_only or not self._read_only
+        ]
+
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:  # noqa: ARG002
+        tool = self._catalogue().find(name, session_of(get_context()))
+        if tool is None or (self._read_only and not tool.hints.read_only):
+            return None
+        return self._wrap(tool)
+
+    def _wrap(self, tool: DynamicTool) -> ProjectedTool:
+        """The FastMCP tool for a described one, made once: a list may have hundreds."""
+        if tool not in self._wrapped:
+            self._wrapped[tool] = ProjectedTool.of(tool, self._runtime)
+        return self._wrapped[tool]
+
+    def _catalogue(self) -> Catalogue:
+        assert self._domain.catalogue is not None  # noqa: S101 - made only for domains that have one
+        service = self._runtime.services.get(self._domain.name)
+        if self._kept is None or self._kept[0] is not service:
+            self._kept = (service, self._domain.catalogue(service))
+        return self._kept[1]

@@ -1,0 +1,140 @@
+"""Files are replaced whole or not at all, and paths stay where they belong."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_agentpack.kit.files import EscapeError, check_relative, confined, write_atomic
+
+needs_posix = pytest.mark.skipif(os.name == "nt", reason="permissions and links of POSIX")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_parents_are_made_and_nothing_else_is_left(work: Path) -> None:
+    write_atomic(work / "a/b/c.txt", "ü", durable=True)
+    assert (work / "a/b/c.txt").read_bytes() == "ü".encode()
+    assert [path.name for path in (work / "a/b").iterdir()] == ["c.txt"]
+
+
+@needs_posix
+def test_permissions_are_kept_given_or_left_to_the_umask(work: Path) -> None:
+    file = work / "file"
+    before = os.umask(0o027)
+    try:
+        write_atomic(file, "new")
+        assert mode(file) == 0o640
+        file.chmod(0o755)
+        write_atomic(file, "updated")
+        assert mode(file) == 0o755
+        write_atomic(file, "secret", mode=0o600)
+        assert mode(file) == 0o600
+        write_atomic(work / "shared", "x", mode=0o666)
+        assert mode(work / "shared") == 0o666
+    finally:
+        os.umask(before)
+
+
+def test_a_failed_write_leaves_the_old_file_alone(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = work / "file"
+    write_atomic(file, "old")
+
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="no"):
+        write_atomic(file, "new")
+    assert file.read_text() == "old"
+    assert list(work.iterdir()) == [file]
+
+
+def test_text_that_cannot_be_encoded_writes_nothing(work: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_atomic(work / "file", "\ud800")
+    assert list(work.iterdir()) == []
+
+
+def test_a_directory_is_not_replaced(work: Path) -> None:
+    (work / "folder").mkdir()
+    with pytest.raises(OSError):
+        write_atomic(work / "folder", "x")
+    assert [path.name for path in work.iterdir()] == ["folder"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "ブ" * 85])
+def test_the_longest_names_can_be_written(work: Path, name: str) -> None:
+    write_atomic(work / name, "x")
+    assert (work / name).read_text() == "x"
+
+
+def test_readers_never_see_a_part(work: Path) -> None:
+    file = work / "file"
+    contents = [letter * 200_000 for letter in "ab"]
+    write_atomic(file, contents[0])
+    done = threading.Event()
+
+    def write() -> None:
+        for i in range(60):
+            write_atomic(file, contents[i % 2])
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = set()
+    while not done.is_set():
+        seen.add(file.read_text())
+    writer.join()
+    assert seen <= set(contents)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "/", "/etc/passwd", "a/../b", "a//b", "a/", "./a", "a\\b", "a\x00b", "../a"],
+)
+def test_other_than_plain_relative_paths_are_refused(name: str) -> None:
+    with pytest.raises(EscapeError):
+        check_relative(name)
+
+
+@given(st.text(st.sampled_from("ab./\\~ \x00:ü"), max_size=12))
+def test_an_accepted_path_stays_below_its_root(name: str) -> None:
+    root = Path("/somewhere/deep")
+    try:
+        path = Path(os.path.normpath(root / check_relative(name)))
+    except EscapeError:
+        return
+    assert path != root and path.is_relative_to(root)
+
+
+@needs_posix
+def test_links_do_not_lead_out_of_the_root(work: Path) -> None:
+    root = work / "root"
+    (root / "inner").mkdir(parents=True)
+    (work / "outside").mkdir()
+    (root / "out").symlink_to(work / "outside")
+    (root / "in").symlink_to("inner")
+    (root / "circle").symlink_to("circle")
+    assert confined(root, "in/file") == root / "in/file"
+    assert confined(root, "not/there/yet") == root / "not/there/yet"
+    for name in ("out", "out/file", "circle/file"):
+        with pytest.raises(EscapeError):
+            confined(root, name)
+
+
+@needs_posix
+def test_a_root_that_is_a_link_itself_is_fine(work: Path) -> None:
+    (work / "real").mkdir()
+    (work / "link").symlink_to("real")
+    assert confined(work / "link", "a") == work / "link/a"

@@ -1,0 +1,98 @@
+"""Ranking by TF-IDF and cosine, against a plain implementation of the same formula."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_agentpack.kit.textsearch import Match, TextIndex, words
+
+
+def plain_cosines(texts: list[str], query: str) -> list[float]:
+    """The cosine of every text with the query, computed the long way."""
+    counts = [Counter(words(text)) for text in texts]
+    frequency = Counter(term for each in counts for term in each)
+    idf = {t: math.log((1 + len(texts)) / (1 + df)) + 1 for t, df in frequency.items()}
+
+    def unit(count: Counter[str]) -> dict[str, float]:
+        vector = {term: n * idf[term] for term, n in count.items() if term in idf}
+        norm = math.sqrt(sum(x * x for x in vector.values()))
+        return {term: x / norm for term, x in vector.items()}
+
+    asked = unit(Counter(words(query)))
+    return [sum(x * asked.get(term, 0) for term, x in unit(count).items()) for count in counts]
+
+
+few_words = st.lists(
+    st.sampled_from(["git", "commit", "branch", "merge", "the", "a", "of", "release"]), max_size=8
+)
+texts_of_few_words = st.lists(few_words.map(" ".join), max_size=40)
+
+
+@given(texts_of_few_words, few_words.map(" ".join), st.integers(1, 5))
+def test_the_best_are_those_of_the_formula(texts: list[str], query: str, limit: int) -> None:
+    found = TextIndex(texts).best(query, limit)
+    cosines = plain_cosines(texts, query)
+    best = sorted((score for score in cosines if score > 0), reverse=True)[:limit]
+    assert [match.score for match in found] == pytest.approx(best)
+    assert [cosines[match.position] for match in found] == pytest.approx(best)
+    assert len({match.position for match in found}) == len(found)
+
+
+@given(st.lists(st.text(max_size=20), max_size=10), st.text(max_size=20))
+def test_any_text_may_be_indexed_and_asked_for(texts: list[str], query: str) -> None:
+    found = TextIndex(texts).best(query)
+    assert all(0 < match.score <= 1 for match in found)
+    assert sorted(found, key=lambda match: (-match.score, match.position)) == found
+
+
+def test_a_text_is_most_like_itself() -> None:
+    texts = ["merge the branch", "group changes and commit", "list the branches"]
+    assert TextIndex(texts).best("group changes and commit", 1) == [Match(1, 1.0)]
+
+
+def test_ties_keep_the_order_of_the_texts() -> None:
+    index = TextIndex(["a b", "c", "b a", "a b"])
+    assert [match.position for match in index.best("a b")] == [0, 2, 3]
+    assert [match.position for match in index.best("b a", 2)] == [0, 2]
+
+
+def test_texts_without_a_common_word_are_not_found() -> None:
+    index = TextIndex(["merge the branch"])
+    assert index.best("commit") == index.best("") == index.best("   ") == []
+    assert TextIndex([]).best("commit") == []
+
+
+def test_a_common_word_does_not_hide_a_better_text_found_late() -> None:
+    texts = ["common"] * 500 + ["rare common", "rare"]
+    assert [match.position for match in TextIndex(texts).best("rare common", 2)] == [500, 501]
+
+
+def test_a_query_tokenises_nothing_but_itself() -> None:
+    seen: list[str] = []
+
+    def spy(text: str) -> list[str]:
+        seen.append(text)
+        return words(text)
+
+    index = TextIndex(["one text", "another text"], spy)
+    seen.clear()
+    index.best("text")
+    assert seen == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("git group-commit unstaged_changes", ["git", "group", "commit", "unstaged", "changes"]),
+        ("PRs, then: auto-select (v0.5)!", ["prs", "then", "auto", "select", "v0", "5"]),
+        ("ブランチ を-作る Ünï", ["ブランチ", "を", "作る", "ünï"]),
+        ("-- _ ,", []),
+    ],
+)
+def test_words_split_at_everything_but_letters_and_digits(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
