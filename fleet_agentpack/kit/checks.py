@@ -27,7 +27,7 @@ class Check:
 
 
 def program(area: str, names: Iterable[str], path: str | None, why: str, advice: str) -> Check:
-    """Whether one of several programs is on `path`; all are optional, so a missing one is a note."""
+    """Whether one of several programs is installed; they are optional: a missing one is a note."""
     wanted = list(names)
     for name in wanted:
         found = shutil.which(name, path=path)
