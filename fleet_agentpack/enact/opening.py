@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fleet_agentpack.config import ContainerTable
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.enact.settings import ContainerSettings, EnactSettings
@@ -26,6 +25,10 @@ def open_enact(settings: Settings) -> EnactService:
 
 
 def _container(settings: Settings) -> ContainerSettings:
+    if not settings.table("enact", "container"):
+        return ContainerSettings()  # at every start: the shapes are not imported for nothing
+    from fleet_agentpack.config import ContainerTable
+
     try:
         table = settings.read_table(ContainerTable, "enact", "container")
     except SettingsError as error:
