@@ -221,18 +221,11 @@ def _agent_program(settings: Settings, name: str, programs: Any) -> Check:
 
 
 def _registry(url: str) -> Check:
-    import httpx
+    from fleet_agentpack.kit.http import is_reachable
 
     if not url.startswith(("http://", "https://")):
         return Check("enact", "registry", "ok", url)
-    try:
-        httpx.get(url, timeout=5)
-    except httpx.HTTPError:
-        return Check(
-            "enact",
-            "registry",
-            "problem",
-            f"{url} does not answer",
-            "check registry.url and the network",
-        )
-    return Check("enact", "registry", "ok", f"{url} answers")
+    if is_reachable(url):
+        return Check("enact", "registry", "ok", f"{url} answers")
+    advice = "check registry.url and the network"
+    return Check("enact", "registry", "problem", f"{url} does not answer", advice)
