@@ -234,7 +234,7 @@ class Http:
     def _client(self, url: str) -> httpx.AsyncClient:
         import httpx
 
-        key = is_tls, proxy = urlsplit(url).scheme == "https", proxy_for(url, os.environ)
+        key = is_tls, proxy = httpx.URL(url).scheme == "https", proxy_for(url, os.environ)
         if key not in self._clients:
             limits = self._limits
             self._clients[key] = httpx.AsyncClient(
@@ -300,7 +300,6 @@ def _redirected(url: str, location: str) -> str:
     try:
         target = urljoin(url, location)
         parts = urlsplit(target)
-        parts.port  # noqa: B018 - raises for what is no port
     except ValueError as error:
         raise RedirectRefused("redirects to a URL that is not followed") from error
     allowed = ("https",) if urlsplit(url).scheme == "https" else ("http", "https")
