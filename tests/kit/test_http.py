@@ -297,6 +297,7 @@ def serving(
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1
 
         def do_GET(self) -> None:
             asked.append(f"{self.requestline} | {self.headers.get('Proxy-Authorization', '')}")
