@@ -14,8 +14,8 @@ from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.lockfile import Lockfile
 from fleet_agentpack.deploy.manifest import GitSource, Module
 from fleet_agentpack.deploy.model import module_fs_key, safe_name
-from fleet_agentpack.kit.files import EscapeError, check_relative
 from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.paths import EscapeError, check_relative
 
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _CLONE_TIMEOUT_S = 600.0

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.kit.files import EscapeError, check_relative
+from fleet_agentpack.kit.paths import EscapeError, check_relative
 
 LARGEST_BUNDLE = 50 * 1024 * 1024
 LARGEST_UNPACKED = 200 * 1024 * 1024

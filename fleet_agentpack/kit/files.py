@@ -1,15 +1,11 @@
-"""Atomic writes and paths confined to a root; the only module that replaces files."""
+"""Atomic writes; the only module that replaces files."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import stat
-from pathlib import Path, PurePosixPath
-
-
-class EscapeError(ValueError):
-    """A path from outside that would leave its root."""
+from pathlib import Path
 
 
 def write_atomic(
@@ -50,31 +46,6 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def check_relative(name: str) -> PurePosixPath:
-    """A relative path made only of ordinary names.
-
-    Raises `EscapeError` for absolute paths, `..`, empty parts, backslashes and NUL.
-    """
-    if not name or "\x00" in name or "\\" in name:
-        raise EscapeError(f"not a usable relative path: {name!r}")
-    parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts) or (os.name == "nt" and ":" in name):
-        raise EscapeError(f"not a usable relative path: {name!r}")
-    return PurePosixPath(*parts)
-
-
-def confined(root: Path, name: str) -> Path:
-    """`root/name`, refused when the name or a symbolic link on the way leads out of the root."""
-    path = root / check_relative(name)
-    try:
-        inside = path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError) as error:  # Python 3.11 and 3.12 raise for links in a circle
-        raise EscapeError(f"{name!r} cannot be followed below {root}") from error
-    if not inside:
-        raise EscapeError(f"{name!r} leads out of {root}")
-    return path
 
 
 def _mode_of(path: Path) -> int | None:

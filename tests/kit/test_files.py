@@ -1,4 +1,4 @@
-"""Files are replaced whole or not at all, and paths stay where they belong."""
+"""Files are replaced whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fleet_agentpack.kit.files import EscapeError, check_relative, confined, write_atomic
+from fleet_agentpack.kit.files import write_atomic
 
 needs_posix = pytest.mark.skipif(os.name == "nt", reason="permissions and links of POSIX")
 
@@ -97,44 +95,3 @@ def test_readers_never_see_a_part(work: Path) -> None:
         seen.add(file.read_text())
     writer.join()
     assert seen <= set(contents)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", ".", "..", "/", "/etc/passwd", "a/../b", "a//b", "a/", "./a", "a\\b", "a\x00b", "../a"],
-)
-def test_other_than_plain_relative_paths_are_refused(name: str) -> None:
-    with pytest.raises(EscapeError):
-        check_relative(name)
-
-
-@given(st.text(st.sampled_from("ab./\\~ \x00:ü"), max_size=12))
-def test_an_accepted_path_stays_below_its_root(name: str) -> None:
-    root = Path("/somewhere/deep")
-    try:
-        path = Path(os.path.normpath(root / check_relative(name)))
-    except EscapeError:
-        return
-    assert path != root and path.is_relative_to(root)
-
-
-@needs_posix
-def test_links_do_not_lead_out_of_the_root(work: Path) -> None:
-    root = work / "root"
-    (root / "inner").mkdir(parents=True)
-    (work / "outside").mkdir()
-    (root / "out").symlink_to(work / "outside")
-    (root / "in").symlink_to("inner")
-    (root / "circle").symlink_to("circle")
-    assert confined(root, "in/file") == root / "in/file"
-    assert confined(root, "not/there/yet") == root / "not/there/yet"
-    for name in ("out", "out/file", "circle/file"):
-        with pytest.raises(EscapeError):
-            confined(root, name)
-
-
-@needs_posix
-def test_a_root_that_is_a_link_itself_is_fine(work: Path) -> None:
-    (work / "real").mkdir()
-    (work / "link").symlink_to("real")
-    assert confined(work / "link", "a") == work / "link/a"
