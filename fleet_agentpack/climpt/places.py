@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.climpt.errors import ClimptError
+from fleet_agentpack.kit.paths import is_inside
 
 FOLDER = ".agent"
 CONFIG_FOLDER = f"{FOLDER}/climpt/config"
@@ -118,7 +119,7 @@ def below(root: Path, path: str) -> Path:
     """
     try:
         resolved = (root / path).resolve()
-        inside = Path(path).is_absolute() or resolved.is_relative_to(root.resolve())
+        inside = Path(path).is_absolute() or is_inside(resolved, root)
     except (OSError, ValueError, RuntimeError) as error:
         raise UnusableFileError("not a usable path") from error
     if not inside:

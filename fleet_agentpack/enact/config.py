@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.identity import Auditor, AuditorError
 from fleet_agentpack.enact.manifest import ManifestError, seconds
 from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
 
 POLICIES = ("require_attestation", "prompt", "allow")
@@ -180,7 +180,7 @@ def _trust(section: Mapping[str, Any], home: Path) -> TrustConfig:
     if root is not None and not isinstance(root, str):
         raise ValueError("trusted_root: must be the path of a file")
     return TrustConfig(
-        policy, minimum, tuple(auditors.values()), expand(root, home) if root else None
+        policy, minimum, tuple(auditors.values()), expand_home(root, home) if root else None
     )
 
 

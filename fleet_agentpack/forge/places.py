@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.kit.paths import expand_home
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,7 @@ class Places:
 
     def expanded(self, text: str) -> Path:
         """A configured path: `~` is the home, anything relative starts at the project."""
-        if text == "~" or text.startswith("~/"):
-            return self.home / text[2:]
-        return self.cwd / text
+        return self.cwd / expand_home(text, self.home)
 
 
 def read_text(path: Path, limit: int) -> str:
