@@ -20,7 +20,7 @@ from fleet_agentpack.forge.library import Library, Report
 from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.merging import plan_merge
 from fleet_agentpack.forge.names import check_name, checked_reference
-from fleet_agentpack.forge.places import Places, UnreadableError, read_text
+from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.plugin_folders import manifest_of
 from fleet_agentpack.forge.plugins import Plugins
 from fleet_agentpack.forge.registries import RegistryClient
@@ -28,6 +28,7 @@ from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.stockyard import Stockyard
 from fleet_agentpack.forge.transport import Transport
 from fleet_agentpack.forge.validation import validate
+from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN, to_text
 

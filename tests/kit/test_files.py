@@ -1,4 +1,4 @@
-"""Files are replaced whole or not at all."""
+"""Files are read within bounds, and replaced whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.files import UnreadableError, read_bytes, read_text, write_atomic
 
 needs_posix = pytest.mark.skipif(os.name == "nt", reason="permissions and links of POSIX")
 
@@ -95,3 +95,51 @@ def test_readers_never_see_a_part(work: Path) -> None:
         seen.add(file.read_text())
     writer.join()
     assert seen <= set(contents)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [(b"123456", "too_large"), (b"a\x00b", "not_text"), (b"\xff", "not_text")],
+)
+def test_a_file_that_cannot_be_used_says_why(work: Path, content: bytes, kind: str) -> None:
+    (work / "file").write_bytes(content)
+    with pytest.raises(UnreadableError) as raised:
+        read_text(work / "file", 5)
+    assert raised.value.kind == kind
+    assert read_bytes(work / "file", 6) == content
+
+
+def test_text_comes_without_its_byte_order_mark(work: Path) -> None:
+    (work / "file").write_bytes("\ufeffü\r\n".encode())
+    assert read_text(work / "file") == "ü\r\n"
+
+
+def test_a_missing_file_and_what_is_no_file_are_told_apart(work: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_text(work / "missing")
+    (work / "file").touch()
+    with pytest.raises(UnreadableError) as raised:
+        read_text(work / "file/below")
+    assert raised.value.kind == "below_a_file"
+    with pytest.raises(UnreadableError) as raised:
+        read_text(work)
+    assert raised.value.kind == "directory"
+    with pytest.raises(UnreadableError, match="not a usable path"):
+        read_text(Path("a\x00b"))
+
+
+@needs_posix
+def test_a_pipe_is_not_waited_for(work: Path) -> None:
+    os.mkfifo(work / "pipe")
+    with pytest.raises(UnreadableError) as raised:
+        read_bytes(work / "pipe")
+    assert raised.value.kind == "special"
+
+
+@pytest.mark.permissions
+def test_a_file_without_permission_is_denied(work: Path) -> None:
+    (work / "file").write_text("x")
+    (work / "file").chmod(0)
+    with pytest.raises(UnreadableError) as raised:
+        read_text(work / "file")
+    assert raised.value.kind == "denied"
