@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.identity import Auditor, AuditorError
 from fleet_agentpack.enact.manifest import ManifestError, seconds
 from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.files import UnreadableError, read_text
+from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
 
 POLICIES = ("require_attestation", "prompt", "allow")
@@ -132,12 +133,10 @@ def _load(path: Path, environ: Mapping[str, str], home: Path) -> Config:
 
 def _mapping(path: Path) -> Mapping[str, Any]:
     try:
-        if path.stat().st_size > LARGEST_CONFIG:
-            raise EnactError.config_invalid(path, "the file is too large")
-        data = yaml12.load(path.read_text(encoding="utf-8"))
+        data = yaml12.load(read_text(path, LARGEST_CONFIG))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, yaml12.YamlError) as error:
+    except (UnreadableError, yaml12.YamlError) as error:
         raise EnactError.config_invalid(path, str(error)) from error
     if data is None:
         return {}
@@ -180,7 +179,7 @@ def _trust(section: Mapping[str, Any], home: Path) -> TrustConfig:
     if root is not None and not isinstance(root, str):
         raise ValueError("trusted_root: must be the path of a file")
     return TrustConfig(
-        policy, minimum, tuple(auditors.values()), expand(root, home) if root else None
+        policy, minimum, tuple(auditors.values()), expand_home(root, home) if root else None
     )
 
 

@@ -10,6 +10,7 @@ from fleet_agentpack.fleet.backend import Backend
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.options import TOKEN_VARIABLE, FleetTable
 from fleet_agentpack.fleet.roles import STANDARD_ROLES, Persona
+from fleet_agentpack.kit.paths import expand_home
 
 if TYPE_CHECKING:
     from fleet_agentpack.settings import Settings
@@ -58,7 +59,7 @@ def _path(configured: FleetTable, name: str, home: Path) -> Path:
     path = configured.below(name).text("path")
     if path is None:
         raise FleetError.unavailable(f"{configured.path}: [fleet.projects.{name}] needs a path.")
-    expanded = home / path[2:] if path.startswith("~/") else Path(path)
+    expanded = expand_home(path, home)
     if not expanded.is_absolute():
         raise FleetError.unavailable(
             f"{configured.path}: [fleet.projects.{name}] path must be absolute."
