@@ -99,7 +99,10 @@ def status(
     only: Only = None,
     dry_run: bool = False,
 ) -> Any:
-    """Report drift: deployed files that are missing, modified or extra. Follow next_actions."""
+    """Report drift: deployed files that are missing, modified or extra.
+
+    Then follow next_actions.
+    """
     return deploy.status(
         _request(repo, profile, target, machine, dry_run=dry_run, only=tuple(only or ()))
     )
@@ -143,7 +146,7 @@ def rollback(
     *,
     deploy: "DeployService" = Depends(mcp.service),
     call: Call = CurrentCall(),
-    repo: Repo = None,  # noqa: ARG001 - accepted as the seed has it; snapshots are in the home
+    repo: Repo = None,  # noqa: ARG001 - the contract has it; snapshots are in the home
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
 ) -> Any:

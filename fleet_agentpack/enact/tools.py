@@ -105,7 +105,7 @@ def enact__learn(
     tool: ToolName,
     version: ToolVersion = None,
 ) -> Any:
-    """Get documentation for a tool. Returns the full enact.md content including usage instructions."""  # noqa: E501 - the seed's words
+    """Get documentation for a tool. Returns the full enact.md content including usage instructions."""  # noqa: E501 - the contract's words
     return enact.learn(tool, version, call.session)
 
 
@@ -117,7 +117,7 @@ def enact__install(
     tool: ToolName,
     version: ToolVersion = None,
 ) -> Any:
-    """Install a tool globally. After installation, the tool becomes available as a callable MCP tool."""  # noqa: E501 - the seed's words
+    """Install a tool globally. After installation, the tool becomes available as a callable MCP tool."""  # noqa: E501 - the contract's words
     result = enact.install(tool, version, call.session, call.report)
     call.tools_changed()
     return result
@@ -158,7 +158,7 @@ def enact__run(
         dict[str, Any] | None, Field(description="Arguments to pass to the tool")
     ] = None,
 ) -> Any:
-    """Run any tool by name, even if not installed. For installed tools, prefer calling them directly."""  # noqa: E501 - the seed's words
+    """Run any tool by name, even if not installed. For installed tools, prefer calling them directly."""  # noqa: E501 - the contract's words
     result = enact.run(tool, args, call.session, call.report)
     warnings = list(result.warnings) or UNKNOWN
     return {"output": result.output, **_facts(result), "warnings": warnings}
