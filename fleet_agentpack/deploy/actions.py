@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
+from fleet_agentpack.deploy.results import DriftCounts, NextAction
 from fleet_agentpack.deploy.workspace import Request
 
 PROGRAM = "fleet-agentpack"
@@ -33,19 +33,19 @@ def prefix(request: Request) -> str:
 
 
 def status_actions(
-    request: Request, summary: dict[str, int], *, needs_deploy: bool
-) -> list[dict[str, Any]]:
+    request: Request, summary: DriftCounts, *, needs_deploy: bool
+) -> list[NextAction]:
     """What to do about drift."""
     found = set()
     if needs_deploy:
         found.add("deploy_apply")
-    if summary["modified"] or summary["missing"]:
+    if summary.modified or summary.missing:
         found |= {"diff", "deploy_apply"}
-    elif summary["extra"]:
+    elif summary.extra:
         found.add("diff")
     commands = {"diff": "diff --json", "deploy_apply": "deploy --apply --yes --json"}
     start = prefix(request)
     return [
-        {"action": action, "command": f"{start} {commands[action]}"}
+        NextAction(action, f"{start} {commands[action]}")
         for action in sorted(found, key=lambda action: (_PRIORITY[action], action))
     ]

@@ -23,6 +23,7 @@ class Desired:
     roots: tuple[Root, ...]
     outputs: Mapping[str, Mapping[str, Output]]
     directories: Mapping[str, Mapping[str, tuple[Root, list[str]]]]
+    warnings: tuple[str, ...] = ()  # about the lockfile and the modules behind it
 
     def of(self, root: Root) -> list[Output]:
         """The outputs that belong to a root, by path."""
@@ -36,6 +37,11 @@ class Desired:
         """Every output."""
         for outputs in self.outputs.values():
             yield from outputs.values()
+
+    @property
+    def holding(self) -> set[Root]:
+        """The roots that hold outputs."""
+        return {output.root for output in self.all}
 
 
 def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:

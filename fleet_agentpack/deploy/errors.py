@@ -7,8 +7,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Self
 
-from fleet_agentpack.deploy.envelope import envelope
+from fleet_agentpack.deploy.results import Envelope, Failure, Nothing
 from fleet_agentpack.kit.errors import AppError, Problem
+from fleet_agentpack.kit.results import jsonable
 
 TARGET_CHOICES = ("all", "codex", "claude_code", "cursor", "vscode")
 
@@ -106,12 +107,10 @@ class DeployError(AppError):
 
     def payload(self) -> dict[str, Any]:
         """The failure as an envelope."""
-        error = {
-            "code": self.code,
-            "message": self.message,
-            "details": dict(sorted(self.details.items())),
-        }
-        return envelope(self.command_id or "agentpack", errors=[error])
+        failure = Failure(self.code, self.message, dict(sorted(self.details.items())))
+        envelope = Envelope.of(self.command_id or "agentpack", Nothing(), errors=[failure])
+        payload: dict[str, Any] = jsonable(envelope)
+        return payload
 
     def advice(self) -> list[str]:
         """What a person can do next."""
