@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fleet_agentpack.deploy.model import Output, Root
 from fleet_agentpack.deploy.pretty import pretty
 from fleet_agentpack.deploy.snapshots import SnapshotStore
+from fleet_agentpack.kit.paths import is_plain
 
 SCHEMA_VERSION = 1
 Stamp = tuple[int, int, int, int, Root]
@@ -109,7 +110,7 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
     warnings = [old_name] if legacy else []
     files, prefix = {}, root.path("")
     for relative, sha256 in entries.items():
-        if _stays_inside(relative):
+        if is_plain(relative):
             files[prefix + relative] = sha256
         else:
             warnings.append(
@@ -120,12 +121,6 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
 
 def _unusable(root: Root, warning: str) -> RootRecord:
     return RootRecord(root, warnings=(f"{warning}; the next deploy repairs it",))
-
-
-def _stays_inside(relative: str) -> bool:
-    padded = f"/{relative}/"
-    odd = "//" in padded or "/./" in padded or "/../" in padded or "\x00" in padded
-    return not odd
 
 
 def manifest_bytes(
