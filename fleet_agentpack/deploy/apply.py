@@ -76,6 +76,7 @@ def refuse_adoption(plan: Plan) -> None:
             "E_ADOPT_CONFIRM_REQUIRED",
             f"{len(paths)} existing file(s) are not managed by agentpack and would be overwritten,"
             f" first {paths[0]}; look at the diff, then allow it with adopt",
+            advice=["fleet-agentpack diff shows what would change; --adopt allows it"],
             flag="--adopt",
             adopt_updates=len(paths),
             sample_paths=paths[:SAMPLES],

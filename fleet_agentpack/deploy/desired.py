@@ -153,6 +153,7 @@ def _conflict(one: Output, other: Output, clash: str) -> DeployError:
     return DeployError(
         "E_DESIRED_STATE_CONFLICT",
         f"{ids} {clash} {one.root.target} {one.path}",
+        advice=["error[E_DESIRED_STATE_CONFLICT]: give one of the modules another name or target"],
         target=one.root.target,
         path=one.path,
         path_posix=one.path,

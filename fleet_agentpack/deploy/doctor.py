@@ -12,6 +12,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.model import Root, posix
 from fleet_agentpack.deploy.results import GitignoreFix, Issue, RootCheck
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.files import write_atomic
 
 IGNORED = ".agentpack.manifest*.json"
@@ -66,10 +67,10 @@ def check_root(root: Root) -> RootCheck:
     )
 
 
-def repair_commands(checked: Sequence[RootCheck]) -> list[str]:
+def repairs(checked: Sequence[RootCheck]) -> list[Action]:
     """The commands that settle what was found, each once."""
     fixes = [repair(issue, check.root) for check in checked for issue in check.issues]
-    return sorted({fix.command for fix in fixes if fix})
+    return [Action.instruction(line) for line in sorted({fix.command for fix in fixes if fix})]
 
 
 def check_git(home: Home, roots: Iterable[Root]) -> list[GitHygiene]:

@@ -92,9 +92,11 @@ class DeployError(AppError):
         *,
         reason: str | None = None,
         next_actions: Sequence[str] | None = None,
+        advice: Sequence[str] = (),
         **details: Any,
     ) -> None:
-        super().__init__(message)
+        hint = [str(details["hint"])] if "hint" in details else []
+        super().__init__(message, actions=[*advice, *hint])
         default_reason, default_actions = CODES[code]
         self.code = code
         self.message = message
@@ -111,15 +113,6 @@ class DeployError(AppError):
         envelope = Envelope.of(self.command_id or "agentpack", Nothing(), errors=[failure])
         payload: dict[str, Any] = jsonable(envelope)
         return payload
-
-    def advice(self) -> list[str]:
-        """What a person can do next."""
-        lines = [str(self.details["hint"])] if "hint" in self.details else []
-        if self.code == "E_DESIRED_STATE_CONFLICT":
-            lines.insert(0, f"error[{self.code}]: give one of the modules another name or target")
-        elif self.code == "E_ADOPT_CONFIRM_REQUIRED":
-            lines.append("fleet-agentpack diff shows what would change; --adopt allows it")
-        return lines
 
     def during(self, command_id: str) -> Self:
         """This error, told as the failure of a command."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.version import __version__
 
@@ -159,8 +160,8 @@ class RootDrift:
 class NextAction:
     """A command that makes sense next."""
 
-    action: str
-    command: str
+    action: Literal["diff", "deploy_apply"]
+    command: Action
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ class StatusData:
     summary_by_root: Sequence[RootDrift]
     targets: Sequence[str]
     summary_total: Maybe[DriftCounts] = UNKNOWN  # when only some kinds were asked for
-    next_actions: Maybe[Sequence[str]] = UNKNOWN
+    next_actions: Maybe[Sequence[Action]] = UNKNOWN
     next_actions_detailed: Maybe[Sequence[NextAction]] = UNKNOWN
 
 
@@ -212,7 +213,7 @@ class DoctorData:
     gitignore_fixes: Sequence[GitignoreFix]
     machine_id: str
     roots: Sequence[RootCheck]
-    next_actions: Maybe[Sequence[str]] = UNKNOWN
+    next_actions: Maybe[Sequence[Action]] = UNKNOWN
 
 
 # rollback and snapshots

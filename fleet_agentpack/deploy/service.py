@@ -6,11 +6,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from fleet_agentpack.deploy import apply, doctor, journal, lockfile, manifest, rollback
-from fleet_agentpack.deploy.actions import prefix, status_actions
+from fleet_agentpack.deploy.actions import command, status_actions
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
 from fleet_agentpack.deploy.disk import Disk, Reader
@@ -48,6 +46,7 @@ from fleet_agentpack.deploy.workspace import Request, Workspace, extras
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.settings import Settings
 
 LOCK_TIMEOUT_S = 10.0
 Confirm = Callable[[Plan], bool]
@@ -77,11 +76,11 @@ class DeployService:
     # Looking.
 
     @paused_collector()
-    def plan(self, request: Request, command: str = "plan") -> Envelope[PlanData]:
+    def plan(self, request: Request, name: str = "plan") -> Envelope[PlanData]:
         """What an apply would change."""
-        with self._command(command), self._cache(request) as cache:
+        with self._command(name), self._cache(request) as cache:
             found = self._propose(request, cache, Reader(cache.reader.hashes))
-            return Envelope.of(command, found.plan_data(), found.plan.warnings)
+            return Envelope.of(name, found.plan_data(), found.plan.warnings)
 
     def diff(self, request: Request) -> Envelope[PlanData]:
         """The same as plan, under its own name; the text of the differences is for people."""
@@ -111,8 +110,8 @@ class DeployService:
 
     def doctor(self, request: Request, *, fix: bool = False) -> Envelope[DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
-        command = "doctor --fix" if fix else "doctor"
-        with self._command(command), self._cache(request) as cache:
+        name = "doctor --fix" if fix else "doctor"
+        with self._command(name), self._cache(request) as cache:
             workspace = Workspace.open(self._home, request, cache, self._snapshots)
             desired = workspace.desired()
             roots = [doctor.check_root(root) for root in desired.roots]
@@ -126,11 +125,11 @@ class DeployService:
             ]
             tops = list(dict.fromkeys(finding.top for finding in unclean)) if fix else []
             fixes = [doctor.ignore_manifests(top) for top in tops]
-            actions = doctor.repair_commands(roots)
-            if unclean and not fix:
-                actions.insert(0, f"{prefix(request)} doctor --fix --yes --json")
+            ignore = command(request, "doctor", "--fix", writes=True)
+            actions = [ignore] if unclean and not fix else []
+            actions += doctor.repairs(roots)
             data = DoctorData(fixes, workspace.machine, roots, actions or UNKNOWN)
-            return Envelope.of(command, data, warnings)
+            return Envelope.of(name, data, warnings)
 
     def snapshots(self) -> Envelope[SnapshotsData]:
         """The snapshots there are, newest first."""
@@ -180,8 +179,8 @@ class DeployService:
         self, request: Request, report: Report = _silent, confirm: Confirm | None = None
     ) -> Envelope[DeployData]:
         """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
-        command = "deploy" if request.dry_run else "deploy --apply"
-        with self._command(command), self._cache(request) as cache:
+        name = "deploy" if request.dry_run else "deploy --apply"
+        with self._command(name), self._cache(request) as cache:
             disk = self._disk(cache.reader.hashes)
             if request.dry_run:
                 return _dry_run(self._propose(request, cache, disk))
@@ -342,12 +341,12 @@ class DeployService:
             yield self._caches[repo]
 
     @contextmanager
-    def _command(self, command: str) -> Iterator[None]:
+    def _command(self, name: str) -> Iterator[None]:
         """Errors know which command failed."""
         try:
             yield
         except DeployError as error:
-            raise error.during(command) from error.__cause__
+            raise error.during(name) from error.__cause__
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -383,6 +382,7 @@ def _untouched(found: Proposal) -> Envelope[DeployData]:
     return Envelope.of("deploy --apply", data, found.plan.warnings)
 
 
-def open_home(environ: Any, user: Path, cwd: Path, cache: Path, **options: Any) -> DeployService:
-    """The service for an environment."""
-    return DeployService(Home.of(environ, user, cwd, cache / "deploy"), **options)
+def open_service(settings: Settings) -> DeployService:
+    """The service for the environment that the settings were read from."""
+    cache = settings.directories.cache / "deploy"
+    return DeployService(Home.of(settings.environ, settings.home, settings.cwd, cache))

@@ -64,6 +64,8 @@ def _converter(kind: type) -> _Converter:
         return _list
     if issubclass(kind, set | frozenset):
         return lambda value: sorted(_list(value), key=to_text)
+    if hasattr(kind, "for_agent"):  # an `Action`
+        return lambda value: clean(value.for_agent())
     if dataclasses.is_dataclass(kind):
         return functools.partial(_dataclass, [field.name for field in dataclasses.fields(kind)])
     if issubclass(kind, PurePath):

@@ -269,7 +269,7 @@ def test_the_legacy_manifest_name_is_read_with_a_warning(lab: Lab) -> None:
 def test_status_tells_missing_modified_and_extra_apart(lab: Lab) -> None:
     before = lab.service().status(Request())
     assert before.data.summary.missing == 16
-    assert "fleet-agentpack deploy --apply --yes --json" in before.data.next_actions
+    assert "fleet-agentpack deploy --apply --yes --json" in jsonable(before.data.next_actions)
     lab.deploy()
     assert lab.status().next_actions is UNKNOWN
     (lab.user / ".codex/AGENTS.md").unlink()
@@ -293,7 +293,7 @@ def test_status_tells_missing_modified_and_extra_apart(lab: Lab) -> None:
     assert data.summary_total == DriftCounts(extra=2, missing=3, modified=1)
     assert [row.summary.extra for row in data.summary_by_root] == [2]
     assert [row.action for row in data.next_actions_detailed] == ["diff", "deploy_apply"]
-    assert data.next_actions[0] == "fleet-agentpack --target codex diff --json"
+    assert jsonable(data.next_actions)[0] == "fleet-agentpack --target codex diff --json"
 
 
 def test_two_applies_at_once_wait_for_each_other(lab: Lab) -> None:
@@ -392,12 +392,12 @@ def test_doctor(lab: Lab) -> None:
     assert data.machine_id == "test-machine" and data.gitignore_fixes == []
     missing = [row for row in data.roots if row.issues == ["missing"]]
     assert missing[0].suggestion == f"create directory: mkdir -p {missing[0].root}"
-    assert f"mkdir -p {missing[0].root}" in data.next_actions
+    assert f"mkdir -p {missing[0].root}" in jsonable(data.next_actions)
     lab.deploy()
     lab.write("project/.gitignore", "node_modules", 0o644)
     answer = lab.service().doctor(Request())
     assert any(".agentpack.manifest*.json" in text for text in answer.warnings)
-    assert answer.data.next_actions == ["fleet-agentpack doctor --fix --yes --json"]
+    assert jsonable(answer.data.next_actions) == ["fleet-agentpack doctor --fix --yes --json"]
     fixed = lab.service().doctor(Request(), fix=True)
     assert fixed.command_id == "doctor --fix"
     assert [row.updated for row in fixed.data.gitignore_fixes] == [True]

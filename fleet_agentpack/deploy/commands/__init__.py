@@ -77,10 +77,9 @@ class Console:
     @property
     def service(self) -> DeployService:
         """The service for this environment."""
-        from fleet_agentpack.deploy.service import open_home
+        from fleet_agentpack.deploy.service import open_service
 
-        settings = self._settings
-        return open_home(settings.environ, settings.home, settings.cwd, settings.directories.cache)
+        return open_service(self._settings)
 
     def request(self, **more: Any) -> Request:
         """What the global flags ask for."""

@@ -18,6 +18,7 @@ from fleet_agentpack.deploy.results import (
     StatusData,
     UpdateStep,
 )
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.results import Maybe, Unknown
 
 if TYPE_CHECKING:
@@ -116,12 +117,10 @@ def doctor_lines(paint: Paint, data: DoctorData) -> list[str]:
     return lines + _next_actions(data.next_actions)
 
 
-def _next_actions(commands: Maybe[Sequence[str]]) -> list[str]:
-    """Commands for people: without the flags that are for programs."""
-    if isinstance(commands, Unknown):
+def _next_actions(actions: Maybe[Sequence[Action]]) -> list[str]:
+    if isinstance(actions, Unknown):
         return []
-    plain = [line.removesuffix(" --json").removesuffix(" --yes") for line in commands]
-    return ["Next actions:", *(f"  {line}" for line in plain)]
+    return ["Next actions:", *(f"  {action.for_person({})}" for action in actions)]
 
 
 def step_line(step: UpdateStep) -> str:
