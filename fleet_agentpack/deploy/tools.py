@@ -42,9 +42,9 @@ SnapshotId = Annotated[str, Field(description="Snapshot id to rollback to.")]
 
 def open_service(settings: Settings) -> "DeployService":
     """The deploy service for the server's environment."""
-    from fleet_agentpack.deploy.service import open_home
+    from fleet_agentpack.deploy import service
 
-    return open_home(settings.environ, settings.home, settings.cwd, settings.directories.cache)
+    return service.open_service(settings)
 
 
 mcp = DomainTools(
