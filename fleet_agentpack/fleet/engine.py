@@ -2,55 +2,114 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.fleet.backend import Backend
+from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.models import Source
 from fleet_agentpack.fleet.options import (
     CREATE_TIMEOUT_S,
+    TOKEN_VARIABLE,
     FleetTable,
     choose_engine,
     coder_access,
 )
+from fleet_agentpack.fleet.roles import STANDARD_ROLES, Persona
 from fleet_agentpack.fleet.service import FleetService
 
 if TYPE_CHECKING:
     from fleet_agentpack.settings import Settings
 
+# Agents' programs do not inherit these: they have accounts of their own.
+OUR_SECRETS = (TOKEN_VARIABLE, "FLEET_AGENTPACK_TOKEN")
+
 
 def open_fleet(settings: Settings, source: Source) -> FleetService:
     """The fleet service as configured. Raises 503 for settings that cannot be used."""
     table = FleetTable.of(settings)
-    backend: Backend
-    if choose_engine(settings, table) == "coder":
-        backend = _coder(settings, table)
-    else:
-        backend = _local(settings, table)
-    ledger = Ledger(settings.directories.state / "fleet.db")
-    return FleetService(backend, ledger, source=source)
+    open_backend = _coder if choose_engine(settings, table) == "coder" else _local
+    backend = open_backend(settings, table)
+    return FleetService(backend, Ledger(settings.directories.state / "fleet.db"), source=source)
 
 
 def _coder(settings: Settings, table: FleetTable) -> Backend:
-    from fleet_agentpack.fleet.coder.backend import CoderBackend, Patience
+    from fleet_agentpack.fleet.coder.backend import CoderBackend, Timeouts
     from fleet_agentpack.fleet.coder.client import CoderClient
-    from fleet_agentpack.fleet.coder.projects import Names
+    from fleet_agentpack.fleet.coder.projects import CoderNames
     from fleet_agentpack.fleet.coder.transport import Connection
 
     access, coder = coder_access(settings), table.below("coder")
     aliases = coder.below("projects")
-    names = Names(
-        role_parameter=coder.text("role_parameter") or Names.role_parameter,
+    names = CoderNames(
+        role_parameter=coder.text("role_parameter") or CoderNames.role_parameter,
         spec_parameter=coder.text("spec_parameter"),
         app_slug=coder.text("app_slug"),
         projects={name: aliases.text(name) or name for name in aliases.values},
     )
-    patience = Patience(create_s=table.seconds("create_timeout_s", CREATE_TIMEOUT_S))
-    client = CoderClient(Connection(access.url, access.token))
-    return CoderBackend(client, names, patience=patience)
+    timeouts = Timeouts(create_s=table.seconds("create_timeout_s", CREATE_TIMEOUT_S))
+    return CoderBackend(CoderClient(Connection(access.url, access.token)), names, timeouts=timeouts)
 
 
 def _local(settings: Settings, table: FleetTable) -> Backend:
-    from fleet_agentpack.fleet.local.opening import open_local
+    if os.name == "nt":
+        raise FleetError.unavailable(
+            "Agents cannot run on Windows itself; set CODER_URL and CODER_SESSION_TOKEN to run"
+            " them in Coder."
+        )
+    from fleet_agentpack.fleet.local.agents import AgentFolders
+    from fleet_agentpack.fleet.local.backend import LocalBackend
+    from fleet_agentpack.fleet.local.programs import DEFAULT_PROGRAM, load_programs
+    from fleet_agentpack.fleet.local.projects import LocalProjects
+    from fleet_agentpack.fleet.local.worktree import WorkingCopies
 
-    return open_local(settings, table)
+    environ = {name: value for name, value in settings.environ.items() if name not in OUR_SECRETS}
+    state, data = settings.directories.state, settings.directories.data
+    return LocalBackend(
+        LocalProjects(_paths(settings, table, environ), _personas(table)),
+        load_programs(table.below("programs").values),
+        table.text("program") or DEFAULT_PROGRAM,
+        AgentFolders(state / "agents"),
+        WorkingCopies(data / "agents", data / "kept", state / "locks", environ),
+        environ,
+    )
+
+
+def _paths(settings: Settings, table: FleetTable, environ: Mapping[str, str]) -> dict[str, Path]:
+    """The configured projects; without any, the repository of the working directory."""
+    configured = table.below("projects")
+    if configured.values:
+        return {name: _path(configured, name, settings.home) for name in configured.values}
+    from fleet_agentpack.fleet.local.worktree import repository_of
+
+    repository = repository_of(settings.cwd, environ)
+    return {repository.name: repository} if repository else {}
+
+
+def _path(configured: FleetTable, name: str, home: Path) -> Path:
+    path = configured.below(name).text("path")
+    if path is None:
+        raise FleetError.unavailable(f"{configured.path}: [fleet.projects.{name}] needs a path.")
+    expanded = home / path[2:] if path.startswith("~/") else Path(path)
+    if not expanded.is_absolute():
+        raise FleetError.unavailable(
+            f"{configured.path}: [fleet.projects.{name}] path must be absolute."
+        )
+    return expanded
+
+
+def _personas(table: FleetTable) -> tuple[Persona, ...]:
+    """The configured roles; without any, the standard ones."""
+    configured = table.below("roles")
+    if not configured.values:
+        return STANDARD_ROLES
+    return tuple(_persona(name, configured.below(name)) for name in configured.values)
+
+
+def _persona(name: str, row: FleetTable) -> Persona:
+    description, title = row.text("description") or "", row.text("display_name") or name
+    prompt = row.text("prompt") or f"You are the {title}. {description}"
+    return Persona(name, title, description, prompt)

@@ -1,4 +1,4 @@
-"""The one error of this domain and its four kinds, as seed 003 writes them."""
+"""The one error of this domain and the four kinds that the contract has."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ STATUS: dict[Kind, int] = {
 class FleetError(AppError):
     """An expected failure of a fleet call: what happened and what to do next."""
 
-    def __init__(self, kind: Kind, message: str, **details: Any) -> None:
+    def __init__(self, kind: Kind, message: str, **details: object) -> None:
         super().__init__(message)
         self.kind = kind
         self.details = {"status": STATUS[kind], **details}
 
     def payload(self) -> dict[str, Any]:
-        """The seed's `{error, message, details}`."""
+        """The contract's `{error, message, details}`."""
         return {"error": self.kind, "message": str(self), "details": self.details}
 
     @classmethod
-    def bad_request(cls, message: str, **details: Any) -> Self:
-        """400: the caller has to ask for something else."""
+    def bad_request(cls, message: str, **details: object) -> Self:
+        """400: the request itself is wrong."""
         return cls("bad_request", message, **details)
 
     @classmethod
-    def not_found(cls, message: str, **details: Any) -> Self:
-        """404: what was named is not there."""
+    def not_found(cls, message: str, **details: object) -> Self:
+        """404: there is nothing of that name."""
         return cls("not_found", message, **details)
 
     @classmethod
-    def conflict(cls, message: str, **details: Any) -> Self:
-        """409: not now."""
+    def conflict(cls, message: str, **details: object) -> Self:
+        """409: not possible now, perhaps later."""
         return cls("conflict", message, **details)
 
     @classmethod
-    def unavailable(cls, message: str, **details: Any) -> Self:
-        """503: the engine cannot do it."""
+    def unavailable(cls, message: str, **details: object) -> Self:
+        """503: the engine is missing, misconfigured or failing."""
         return cls("unavailable", message, **details)
 
     @classmethod
@@ -82,4 +82,4 @@ class FleetError(AppError):
 
 
 class UnconfirmedError(FleetError):
-    """503: a message was sent, and nobody knows whether it arrived."""
+    """503: a message was sent, but it is not known whether it arrived."""

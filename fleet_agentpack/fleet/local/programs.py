@@ -29,7 +29,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Result:
+class ProgramResult:
     """What a program said about its own work."""
 
     text: str | None = None
@@ -73,7 +73,7 @@ class Program:
         )
         return [_filled(part, values) for part in arguments], "" if self.prompt else prompt
 
-    def read(self, output: Path) -> Result:
+    def read(self, output: Path) -> ProgramResult:
         """What the program's output tells, as far as it got."""
         found: dict[str, Any] = {}
         for row in _objects(output):
@@ -83,7 +83,7 @@ class Program:
                     if value is not None:
                         found[reading.tells] = value
         cost = found.get("cost")
-        return Result(
+        return ProgramResult(
             text=_text(found.get("text")),
             error=_text(found.get("error")),
             failed=bool(found.get("failed")),

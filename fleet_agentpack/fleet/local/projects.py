@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.fleet.models import Project, Role
+from fleet_agentpack.fleet.results import Project, Role
 from fleet_agentpack.fleet.roles import Persona
 
 NO_PROJECTS = (

@@ -40,7 +40,7 @@ def repository_of(directory: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 @dataclass(frozen=True)
-class Copy:
+class WorkingCopy:
     """An agent's copy of a project."""
 
     origin: Path  # the repository, or the directory that was copied
@@ -49,7 +49,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Copies:
+class WorkingCopies:
     """Makes and removes agents' copies of projects."""
 
     root: Path  # agents' directories
@@ -57,20 +57,22 @@ class Copies:
     locks: Path
     environ: Mapping[str, str]
 
-    def make(self, project: Path, key: str, progress: Callable[[str], None]) -> Copy:
+    def make(self, project: Path, key: str, progress: Callable[[str], None]) -> WorkingCopy:
         """A copy of a project for an agent: of its last commit, or of its files without git."""
         target = self.root / key
         self.root.mkdir(parents=True, exist_ok=True)
         repository = repository_of(project, self.environ)
         part = _part_of(repository, project, self.environ) if repository else None
         if repository is not None and part is not None:
-            return Copy(repository, target / part, self._add_worktree(repository, target, key))
+            return WorkingCopy(
+                repository, target / part, self._add_worktree(repository, target, key)
+            )
         try:
             _copy(project, target, self.root, progress)
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
             raise
-        return Copy(project, target, None)
+        return WorkingCopy(project, target, None)
 
     def set_aside(self, key: str) -> None:
         """Keep what stands where a new copy goes: nobody knows it, but it may hold work."""
