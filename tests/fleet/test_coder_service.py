@@ -19,6 +19,7 @@ from fleet_agentpack.fleet.results import AgentSummary
 from fleet_agentpack.fleet.service import FleetService
 from tests.fleet.fakecoder import FakeCoder, fleet_of, recorded
 from tests.fleet.stage import service
+from tests.fleet.waiting import until
 
 LIMITS = Limits(deadline_s=0.6, backoff_s=0.001)
 
@@ -64,8 +65,7 @@ async def test_a_page_that_fails_fails_the_list_and_gives_the_others_up(tmp_path
     coder.trouble = lambda request: expired(request) if "offset=300" in str(request.url) else None
     fleet = on(coder, tmp_path / "fleet.db")
     assert "session token" in (await refused(fleet.agents()))["message"]
-    await asyncio.sleep(0)
-    assert coder.at_once == 0
+    await until(lambda: coder.at_once == 0)
     await fleet.close()
 
 
@@ -126,18 +126,26 @@ async def test_show_of_a_stranger_is_404_whatever_else_was_asked_answers(
 ) -> None:
     await fleet.agents()
     coder.parameters = {"region": "eu"}  # rebuilt as an ordinary workspace
-    for answer in (httpx.Response(500), hang, httpx.ReadError("cut")):
+    for answer, attempts in ((httpx.Response(500), 1), (hang, 1), (httpx.ReadError("cut"), 3)):
+        coder.requests.clear()
 
-        def inside(request: httpx.Request, answer: Any = answer) -> Any:
-            if not request.url.path.endswith(("/status", "/watch-metadata")):
-                return asyncio.sleep(0.05)
-            return answer(request) if callable(answer) else answer
+        async def asked_inside(expected: int = 2 * attempts) -> None:
+            await until(lambda: sum(map(is_inside, coder.requests)) == expected)
+
+        def inside(request: httpx.Request, answer: Any = answer, first: Any = asked_inside) -> Any:
+            if request.url.path.endswith("/parameters"):
+                return first()  # what the workspace is comes last
+            return (answer(request) if callable(answer) else answer) if is_inside(request) else None
 
         coder.trouble = inside
         started = asyncio.get_running_loop().time()
         assert (await refused(fleet.show("agent-0")))["error"] == "not_found"
         assert asyncio.get_running_loop().time() - started < 0.5
         assert {request.method for request in coder.requests} == {"GET"}
+
+
+def is_inside(request: httpx.Request) -> bool:
+    return request.url.path.endswith(("/status", "/watch-metadata"))
 
 
 async def test_show_of_an_offline_agent_asks_nothing_inside_it(
@@ -149,7 +157,7 @@ async def test_show_of_an_offline_agent_asks_nothing_inside_it(
 
 
 def hang(_: httpx.Request) -> Any:
-    return asyncio.sleep(30)
+    return asyncio.Event().wait()
 
 
 def expired(_: httpx.Request) -> httpx.Response:
@@ -383,21 +391,26 @@ async def test_a_start_of_which_nobody_knows_is_settled_by_the_next_look(
 async def test_a_cancelled_start_leaves_no_half_made_entry(
     fleet: FleetService, coder: FakeCoder
 ) -> None:
-    sending = asyncio.Event()
+    sending, answered = asyncio.Event(), asyncio.Event()
 
-    async def slowly(request: httpx.Request) -> Any:
+    async def hold() -> None:
         sending.set()
-        await asyncio.sleep(0.1)
+        await answered.wait()
 
-    coder.trouble = lambda r: slowly(r) if r.url.path.endswith("/message") else None
+    coder.trouble = lambda r: hold() if r.url.path.endswith("/message") else None
     start = asyncio.create_task(fleet.start("agent-0", "one"))
     await sending.wait()
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    await asyncio.sleep(0.3)
-    (row,) = (await fleet.history("agent-0")).tasks
-    assert row.status == "running" and len(coder.messages) == 1
+    answered.set()
+
+    async def confirmed() -> bool:
+        (row,) = (await fleet.history("agent-0")).tasks
+        return row.status == "running"
+
+    await until(confirmed)
+    assert len(coder.messages) == 1
 
 
 async def test_stop_of_work_that_nobody_knows_is_404(fleet: FleetService, coder: FakeCoder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from typing import Any
 
@@ -13,6 +14,7 @@ from fleet_agentpack.fleet.results import AgentList, TaskSummary
 from fleet_agentpack.kit.results import jsonable
 from tests.fleet.fakecoder import recorded
 from tests.fleet.stage import PROJECT, Stage
+from tests.fleet.waiting import until
 
 OAUTH = "Implement user authentication with OAuth2. Include tests and documentation."
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
@@ -328,7 +330,14 @@ async def test_delete_cancels_an_active_build_waits_and_deletes(stage: Stage) ->
         creating = asyncio.create_task(
             stage.create("slowpoke", "slow-build", "Keep the build green")
         )
-        await asyncio.sleep(2)
+
+        async def building() -> bool:
+            with contextlib.suppress(FleetError):
+                await stage.fleet.show("slowpoke")
+                return True
+            return False
+
+        await until(building)
         creating.cancel()
         stage.made.append("slowpoke")
     told: list[str] = []

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from fleet_agentpack.fleet.models import Task
 from fleet_agentpack.fleet.results import AgentSummary
 from fleet_agentpack.settings import Settings
 from tests.fleet.local_fleet import CONFIG, SPEC, LocalFleet, ended, git, repository
+from tests.fleet.waiting import until
 
 
 async def refused(work: Any) -> dict[str, Any]:
@@ -195,7 +195,7 @@ async def main():
     fleet = open_fleet(Settings.read(), source="ai_controller")
     await fleet.start("papi", sys.argv[1])
     print("started", flush=True)
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 asyncio.run(main())
 """
 
@@ -253,7 +253,7 @@ async def test_a_task_whose_processes_were_all_killed_has_failed(local: LocalFle
     program = json.loads((folder / "process.json").read_text())["pid"]
     runner = int(Path(f"/proc/{program}/stat").read_text().rsplit(")", 1)[1].split()[1])
     os.kill(runner, signal.SIGKILL)
-    await asyncio.sleep(0.2)
+    await until(lambda: gone(runner))
     assert (await local.fleet.show("papi")).agent.status == "busy"  # the program lives on
     os.kill(program, signal.SIGKILL)
     row = await local.ended("papi")
@@ -564,10 +564,3 @@ def gone(pid: int) -> bool:
     except FileNotFoundError:  # no /proc on this system
         return False
     return state == "Z"
-
-
-async def until(check: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not check():
-        assert time.monotonic() < deadline, "it never came true"
-        await asyncio.sleep(0.02)
