@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from fleet_agentpack.fleet.roles import STANDARD_ROLES, Persona
 from fleet_agentpack.fleet.service import FleetService
 
 if TYPE_CHECKING:
+    from fleet_agentpack.fleet.local.git import Git
     from fleet_agentpack.settings import Settings
 
 # Agents' programs do not inherit these: they have accounts of their own.
@@ -62,30 +62,30 @@ def _local(settings: Settings, table: FleetTable) -> Backend:
         )
     from fleet_agentpack.fleet.local.agents import AgentFolders
     from fleet_agentpack.fleet.local.backend import LocalBackend
+    from fleet_agentpack.fleet.local.git import Git
     from fleet_agentpack.fleet.local.programs import DEFAULT_PROGRAM, load_programs
     from fleet_agentpack.fleet.local.projects import LocalProjects
     from fleet_agentpack.fleet.local.worktree import WorkingCopies
 
     environ = {name: value for name, value in settings.environ.items() if name not in OUR_SECRETS}
     state, data = settings.directories.state, settings.directories.data
+    git = Git(environ)
     return LocalBackend(
-        LocalProjects(_paths(settings, table, environ), _personas(table)),
+        LocalProjects(_paths(settings, table, git), _personas(table)),
         load_programs(table.below("programs").values),
         table.text("program") or DEFAULT_PROGRAM,
         AgentFolders(state / "agents"),
-        WorkingCopies(data / "agents", data / "kept", state / "locks", environ),
+        WorkingCopies(data / "agents", data / "kept", state / "locks", git),
         environ,
     )
 
 
-def _paths(settings: Settings, table: FleetTable, environ: Mapping[str, str]) -> dict[str, Path]:
+def _paths(settings: Settings, table: FleetTable, git: Git) -> dict[str, Path]:
     """The configured projects; without any, the repository of the working directory."""
     configured = table.below("projects")
     if configured.values:
         return {name: _path(configured, name, settings.home) for name in configured.values}
-    from fleet_agentpack.fleet.local.worktree import repository_of
-
-    repository = repository_of(settings.cwd, environ)
+    repository = git.repository_of(settings.cwd)
     return {repository.name: repository} if repository else {}
 
 

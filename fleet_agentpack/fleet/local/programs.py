@@ -15,13 +15,14 @@ from fleet_agentpack.fleet.errors import FleetError
 
 DEFAULT_PROGRAM = "claude"
 FIELDS = ("text", "error", "failed", "session", "cost")
-MAX_LINE = 4_000_000  # a longer line of output is no result
+MAX_LINE = 4_000_000  # a longer line of output cannot be a result
+JsonObject = Mapping[str, object]
 _SLOT = re.compile(r"\{(session|instructions|prompt)\}")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Where a JSON object of the output tells something."""
+    """Where in the JSON output one fact is found."""
 
     tells: str
     path: str
@@ -30,7 +31,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """What a program said about its own work."""
+    """What a program reported about its own work."""
 
     text: str | None = None
     error: str | None = None
@@ -41,7 +42,7 @@ class ProgramResult:
 
 @dataclass(frozen=True)
 class Program:
-    """How to run one kind of coding agent without a person."""
+    """How to run one kind of coding agent unattended."""
 
     name: str
     command: tuple[str, ...]
@@ -74,8 +75,8 @@ class Program:
         return [_filled(part, values) for part in arguments], "" if self.prompt else prompt
 
     def read(self, output: Path) -> ProgramResult:
-        """What the program's output tells, as far as it got."""
-        found: dict[str, Any] = {}
+        """What the program's output tells so far."""
+        found: dict[str, object] = {}
         for row in _objects(output):
             for reading in self.readings:
                 if all(_at(row, path) == value for path, value in reading.when.items()):
@@ -135,8 +136,8 @@ def _filled(part: str, values: Mapping[str, str]) -> str:
     return _SLOT.sub(lambda match: values[match[1]], part)
 
 
-def _objects(output: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of an output: one per line, or one in all."""
+def _objects(output: Path) -> Iterator[JsonObject]:
+    """The JSON objects in an output: one per line, or a single one."""
     try:
         with output.open("rb") as stream:
             several = False
@@ -153,7 +154,7 @@ def _objects(output: Path) -> Iterator[dict[str, Any]]:
         return
 
 
-def _parsed(text: bytes) -> dict[str, Any] | None:
+def _parsed(text: bytes) -> JsonObject | None:
     if len(text) > MAX_LINE or not text.lstrip().startswith(b"{"):
         return None
     try:
@@ -163,11 +164,12 @@ def _parsed(text: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _at(row: Any, path: str) -> Any:
+def _at(row: JsonObject, path: str) -> object:
+    found: object = row
     for part in path.split("."):
-        row = row.get(part) if isinstance(row, dict) else None
-    return row
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
