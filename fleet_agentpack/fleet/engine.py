@@ -11,16 +11,17 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.models import Source
 from fleet_agentpack.fleet.options import (
-    CREATE_TIMEOUT_S,
     TOKEN_VARIABLE,
-    FleetTable,
     choose_engine,
     coder_access,
+    fleet_table,
 )
 from fleet_agentpack.fleet.roles import STANDARD_ROLES, Persona
 from fleet_agentpack.fleet.service import FleetService
+from fleet_agentpack.kit.paths import expand_home
 
 if TYPE_CHECKING:
+    from fleet_agentpack.config import FleetTable, RoleTable
     from fleet_agentpack.fleet.local.git import Git
     from fleet_agentpack.settings import Settings
 
@@ -30,7 +31,7 @@ OUR_SECRETS = (TOKEN_VARIABLE, "FLEET_AGENTPACK_TOKEN")
 
 def open_fleet(settings: Settings, source: Source) -> FleetService:
     """The fleet service as configured. Raises 503 for settings that cannot be used."""
-    table = FleetTable.of(settings)
+    table = fleet_table(settings)
     open_backend = _coder if choose_engine(settings, table) == "coder" else _local
     backend = open_backend(settings, table)
     return FleetService(backend, Ledger(settings.directories.state / "fleet.db"), source=source)
@@ -42,15 +43,14 @@ def _coder(settings: Settings, table: FleetTable) -> Backend:
     from fleet_agentpack.fleet.coder.projects import CoderNames
     from fleet_agentpack.fleet.coder.transport import Connection
 
-    access, coder = coder_access(settings), table.below("coder")
-    aliases = coder.below("projects")
+    access, coder = coder_access(settings), table.coder
     names = CoderNames(
-        role_parameter=coder.text("role_parameter") or CoderNames.role_parameter,
-        spec_parameter=coder.text("spec_parameter"),
-        app_slug=coder.text("app_slug"),
-        projects={name: aliases.text(name) or name for name in aliases.values},
+        role_parameter=coder.role_parameter or CoderNames.role_parameter,
+        spec_parameter=coder.spec_parameter,
+        app_slug=coder.app_slug,
+        projects=coder.projects,
     )
-    timeouts = Timeouts(create_s=table.seconds("create_timeout_s", CREATE_TIMEOUT_S))
+    timeouts = Timeouts(create_s=table.create_timeout_s)
     return CoderBackend(CoderClient(Connection(access.url, access.token)), names, timeouts=timeouts)
 
 
@@ -70,10 +70,11 @@ def _local(settings: Settings, table: FleetTable) -> Backend:
     environ = {name: value for name, value in settings.environ.items() if name not in OUR_SECRETS}
     state, data = settings.directories.state, settings.directories.data
     git = Git(environ)
+    roles = tuple(_persona(name, row) for name, row in table.roles.items())
     return LocalBackend(
-        LocalProjects(_paths(settings, table, git), _personas(table)),
-        load_programs(table.below("programs").values),
-        table.text("program") or DEFAULT_PROGRAM,
+        LocalProjects(_paths(settings, table, git), roles or STANDARD_ROLES),
+        load_programs(table.programs),
+        table.program or DEFAULT_PROGRAM,
         AgentFolders(state / "agents"),
         WorkingCopies(data / "agents", data / "kept", state / "locks", git),
         environ,
@@ -82,34 +83,22 @@ def _local(settings: Settings, table: FleetTable) -> Backend:
 
 def _paths(settings: Settings, table: FleetTable, git: Git) -> dict[str, Path]:
     """The configured projects; without any, the repository of the working directory."""
-    configured = table.below("projects")
-    if configured.values:
-        return {name: _path(configured, name, settings.home) for name in configured.values}
+    if table.projects:
+        return {name: _path(settings, name, row.path) for name, row in table.projects.items()}
     repository = git.repository_of(settings.cwd)
     return {repository.name: repository} if repository else {}
 
 
-def _path(configured: FleetTable, name: str, home: Path) -> Path:
-    path = configured.below(name).text("path")
-    if path is None:
-        raise FleetError.unavailable(f"{configured.path}: [fleet.projects.{name}] needs a path.")
-    expanded = home / path[2:] if path.startswith("~/") else Path(path)
+def _path(settings: Settings, name: str, path: str) -> Path:
+    expanded = expand_home(path, settings.home)
     if not expanded.is_absolute():
         raise FleetError.unavailable(
-            f"{configured.path}: [fleet.projects.{name}] path must be absolute."
+            f"{settings.config_path}: fleet.projects.{name}.path must be absolute."
         )
     return expanded
 
 
-def _personas(table: FleetTable) -> tuple[Persona, ...]:
-    """The configured roles; without any, the standard ones."""
-    configured = table.below("roles")
-    if not configured.values:
-        return STANDARD_ROLES
-    return tuple(_persona(name, configured.below(name)) for name in configured.values)
-
-
-def _persona(name: str, row: FleetTable) -> Persona:
-    description, title = row.text("description") or "", row.text("display_name") or name
-    prompt = row.text("prompt") or f"You are the {title}. {description}"
+def _persona(name: str, row: RoleTable) -> Persona:
+    title, description = row.display_name or name, row.description or ""
+    prompt = row.prompt or f"You are the {title}. {description}"
     return Persona(name, title, description, prompt)

@@ -111,7 +111,7 @@ class LocalBackend:
         except FleetError as error:
             raise FleetError.bad_request(str(error), field="project") from error
         persona = self._projects.persona(new.role)
-        program = self._installed(self._program)
+        self._installed(self._program)
         report(0, None, f"Copying {path} for agent '{new.name}'")
         with self._folders.locked(new.name):
             existing = self._folders.find(new.name)
@@ -135,7 +135,7 @@ class LocalBackend:
                 role=new.role,
                 spec=new.spec,
                 instructions=f"{persona.prompt}\n\nYour specification:\n{new.spec}",
-                program=program.name,
+                program=self._program,
                 created_at=datetime.now(UTC).timestamp(),
             )
             try:
@@ -170,11 +170,11 @@ class LocalBackend:
                     " stop_agent_task.",
                     agent_name=agent.name,
                 )
-            session = self._session_to_continue(previous, program)
+            session = previous and _session_to_continue(previous, agent.program, program)
             record = TaskRecord(
                 task.id,
                 task.description,
-                program.name,
+                agent.program,
                 session or str(uuid.uuid4()),
                 session is not None,
                 time.time(),
@@ -186,19 +186,6 @@ class LocalBackend:
             environ = {k: v for k, v in self._environ.items() if k not in program.unset}
             self._folders.new_task(agent, task.id).start(record, launch, prompt, environ)
             self._folders.make_current(agent, task.id)
-
-    def _session_to_continue(self, previous: TaskFolder | None, program: Program) -> str | None:
-        """The conversation that the next task continues; None to begin one."""
-        if previous is None or not program.converses:
-            return None
-        record, episode = previous.record, previous.episode(program)
-        if record is None or episode is None or record.program != program.name:
-            return None
-        if episode.ended == "failed":
-            # A first task may have failed before the conversation existed.
-            return record.session if record.continues else None
-        told = previous.result(program).session
-        return told or (record.session if episode.ended == "completed" else None)
 
     def _installed(self, name: str) -> Program:
         program = self._programs.get(name)
@@ -247,3 +234,15 @@ class LocalBackend:
             return snapshot
         working = episode is not None and episode.ended is None
         return replace(snapshot, activity="running" if working else "stable")
+
+
+def _session_to_continue(previous: TaskFolder, name: str, program: Program) -> str | None:
+    """The conversation that the next task continues; None to begin one."""
+    record, episode = previous.record, previous.episode(program)
+    if not program.converses or record is None or episode is None or record.program != name:
+        return None
+    if episode.ended == "failed":
+        # A first task may have failed before the conversation existed.
+        return record.session if record.continues else None
+    told = previous.result(program).session
+    return told or (record.session if episode.ended == "completed" else None)
