@@ -34,6 +34,7 @@ from fleet_agentpack.fleet.results import (
     Transcript,
     TranscriptLine,
 )
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.results import UNKNOWN
 
 MAX_PAGE_SIZE = 100
@@ -179,7 +180,13 @@ class FleetService:
             )
         if task is None:
             raise FleetError.bad_request(
-                f"Agent '{agent.name}' is not busy; show_agent_task_history shows its last tasks.",
+                f"Agent '{agent.name}' is not busy.",
+                Action(
+                    "show_agent_task_history",
+                    {"agent_name": agent.name},
+                    "Call {} to see its last tasks.",
+                    person="{}",
+                ),
                 agent_name=agent.name,
             )
         await asyncio.to_thread(self._ledger.request_stop, task.id, True)
@@ -312,21 +319,17 @@ def _status(online: bool, working: bool) -> AgentStatus:
 
 
 def _busy(agent: AgentSnapshot, task: Task | None) -> FleetError:
-    details = {"task_id": task.id} if task else {}
-    if task and task.status == "pending":
+    if task is None:
+        return FleetError.busy(agent.name)
+    if task.status == "pending":
         return FleetError.conflict(
-            f"Agent '{agent.name}' is being given a task: {task.summary}. If the sender died,"
-            f" the agent is free again within {CLAIM_S:g} s, or after stop_agent_task.",
+            f"Agent '{agent.name}' is being given a task: {task.summary}. If the sender died, the"
+            f" agent is free again within {CLAIM_S:g} s.",
+            Action("stop_agent_task", {"agent_name": agent.name}, "To free it now, call {}.", "{}"),
             agent_name=agent.name,
-            **details,
+            task_id=task.id,
         )
-    doing = f": {task.summary}" if task else ""
-    return FleetError.conflict(
-        f"Agent '{agent.name}' already has a running task{doing}."
-        " Wait until it ends, or call stop_agent_task.",
-        agent_name=agent.name,
-        **details,
-    )
+    return FleetError.busy(agent.name, task.summary, task_id=task.id)
 
 
 def _online(agent: AgentSnapshot) -> AgentSnapshot:

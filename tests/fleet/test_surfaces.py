@@ -79,6 +79,7 @@ async def test_tools_answer_over_mcp_from_the_recordings(monkeypatch: pytest.Mon
             assert not failed and shown["agent"]["role"] == "coder"
             failed, error = await call(made, "show_agent", agent_name="nobody")
             assert failed and error["error"] == "not_found" and error["details"]["status"] == 404
+            assert error["message"].endswith("Call list_agents to see the names.")
             assert set(error) == {"error", "message", "details"}
 
 
@@ -229,7 +230,10 @@ async def test_the_command_line_runs_a_fleet(local: LocalFleet, home: Path) -> N
     spec.write_text("Keep it green\n")
     arguments = ("create", "papi", "--project", "demo", "--spec-file", str(spec))
     assert "Agent 'papi' created" in command(local, *arguments)
-    assert "already exists" in command(local, *arguments, status=1)
+    refusal = command(local, *arguments, status=1)
+    assert "already exists" in refusal and "fleet-agentpack fleet delete papi" in refusal
+    unknown = command(local, "show", "nobody", status=1)
+    assert "fleet-agentpack fleet list" in unknown and "list_agents" not in unknown
     assert "Keep it green" in command(local, "show", "PAPI")
     assert "Task started" in command(local, "start", "papi", "write", "notes.txt", "hello")
     row = await local.ended("papi")

@@ -26,6 +26,7 @@ from fleet_agentpack.fleet.models import (
     Task,
 )
 from fleet_agentpack.fleet.results import Project, Role
+from fleet_agentpack.kit.actions import Action
 
 ESCAPE = "\x1b"  # the one key that interrupts a program behind AgentAPI
 METADATA_PREFIX = "fleet_mcp_"
@@ -156,7 +157,8 @@ class CoderBackend:
             except TimeoutError as error:
                 raise FleetError.unavailable(
                     f"Workspace '{new.name}' was not ready within {self._timeouts.create_s:g} s."
-                    " The build continues; check it with show_agent.",
+                    " The build continues.",
+                    Action("show_agent", {"agent_name": new.name}, "Check it with {}.", "{}"),
                     workspace_id=workspace.id,
                 ) from error
         agent = self._snapshot(workspace, self._now())
@@ -195,12 +197,7 @@ class CoderBackend:
             except errors.CoderError as error:
                 # AgentAPI answers 500 for any reason; whether it is running tells which one.
                 if error.status == 500 and await self._is_running(app):
-                    raise FleetError.conflict(
-                        f"Agent '{agent.name}' is already working. Wait until it ends, or call"
-                        " stop_agent_task.",
-                        agent_name=agent.name,
-                        **described(error),
-                    ) from error
+                    raise FleetError.busy(agent.name, **described(error)) from error
                 raise unavailable(error, f"Agent '{agent.name}' did not accept the task") from error
 
     async def interrupt(self, agent: AgentSnapshot, task: Task) -> None:  # noqa: ARG002
@@ -231,7 +228,7 @@ class CoderBackend:
         except FleetError as error:
             if error.kind != "not_found":
                 raise
-            raise FleetError.bad_request(str(error), field="project") from error
+            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
         known = [role.name for role in template.roles]
         if new.role not in known:
             raise FleetError.bad_request(

@@ -20,6 +20,7 @@ from fleet_agentpack.fleet.local.tasks import Launch, TaskFolder, TaskRecord
 from fleet_agentpack.fleet.local.worktree import WorkingCopies
 from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
 from fleet_agentpack.fleet.results import Project, Role
+from fleet_agentpack.kit.actions import Action
 
 
 class LocalBackend:
@@ -109,7 +110,7 @@ class LocalBackend:
         try:
             project, path = self._projects.find(new.project)
         except FleetError as error:
-            raise FleetError.bad_request(str(error), field="project") from error
+            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
         persona = self._projects.persona(new.role)
         self._installed(self._program)
         report(0, None, f"Copying {path} for agent '{new.name}'")
@@ -118,8 +119,13 @@ class LocalBackend:
             if existing:
                 state = self._snapshot(existing, detailed=False).state
                 raise FleetError.bad_request(
-                    f"An agent called '{existing.name}' already exists; it is {state}. Choose"
-                    " another name or delete it first.",
+                    f"An agent called '{existing.name}' already exists; it is {state}.",
+                    Action(
+                        "delete_agent",
+                        {"agent_name": existing.name},
+                        "Choose another name, or delete it with {}.",
+                        person="choose another name, or run: {}",
+                    ),
                     field="name",
                 )
             key = new.name.lower()
@@ -165,11 +171,7 @@ class LocalBackend:
                 raise FleetError.no_such_agent(agent.name)
             previous = self._folders.current(agent)
             if previous and previous.running:
-                raise FleetError.conflict(
-                    f"Agent '{agent.name}' is already working. Wait until it ends, or call"
-                    " stop_agent_task.",
-                    agent_name=agent.name,
-                )
+                raise FleetError.busy(agent.name)
             session = previous and _session_to_continue(previous, agent.program, program)
             record = TaskRecord(
                 task.id,
