@@ -13,8 +13,8 @@ from typing import Any
 
 from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.identity import Auditor, AuditorError
 from fleet_agentpack.enact.manifest import ManifestError, seconds
+from fleet_agentpack.enact.trust.identity import Auditor, AuditorError
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.secret import Secret
 

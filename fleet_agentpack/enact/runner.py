@@ -10,12 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact import arguments, environment, schemas, template
-from fleet_agentpack.enact.config import ExecutionConfig
-from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.execute import LARGEST_OUTPUT, Ended, execute
-from fleet_agentpack.enact.manifest import Manifest, Script
-from fleet_agentpack.enact.providers import (
+from fleet_agentpack.enact import arguments, schemas, template, variables
+from fleet_agentpack.enact.backends.child import LARGEST_OUTPUT, Ended, execute
+from fleet_agentpack.enact.backends.providers import (
     Bubblewrap,
     Container,
     Dagger,
@@ -24,6 +21,9 @@ from fleet_agentpack.enact.providers import (
     Provider,
     with_our_python,
 )
+from fleet_agentpack.enact.config import ExecutionConfig
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.manifest import Manifest, Script
 from fleet_agentpack.enact.settings import EnactSettings
 
 LONGEST_TIMEOUT_S = 3600.0
@@ -62,10 +62,10 @@ class Runner:
         )
         # A project's own `.enact/.env` is not read: a repository that somebody merely opened must
         # not choose where a tool that holds the user's secrets sends them.
-        self._variables = environment.Sources(
+        self._variables = variables.Sources(
             settings.environ,
             (settings.root / ".env",),
-            settings.keyring or environment.system_keyring,
+            settings.keyring or variables.system_keyring,
         )
 
     def run(
@@ -81,7 +81,7 @@ class Runner:
             return _instructions(subject.manifest, given)
         tool = subject.manifest.name
         prepared = arguments.prepare(tool, script.input_schema, given, self._around)
-        resolved = environment.resolve(tool, subject.manifest.variables, self._variables)
+        resolved = variables.resolve(tool, subject.manifest.variables, self._variables)
         job = self._job(subject, script, prepared, resolved)
         provider = self._provider(subject, execution)
         timeout_s = min(subject.manifest.timeout_s or execution.timeout_s, LONGEST_TIMEOUT_S)
@@ -93,7 +93,7 @@ class Runner:
         subject: Subject,
         script: Script,
         prepared: arguments.Prepared,
-        resolved: environment.Resolved,
+        resolved: variables.Resolved,
     ) -> Job:
         try:
             argv = template.render(script.command, prepared.values, script.input_schema)
@@ -196,7 +196,7 @@ def _instructions(manifest: Manifest, given: Mapping[str, Any]) -> RunResult:
 
 
 def _result(
-    tool: str, script: Script, ended: Ended, provider: str, resolved: environment.Resolved
+    tool: str, script: Script, ended: Ended, provider: str, resolved: variables.Resolved
 ) -> RunResult:
     stdout = resolved.masked(ended.stdout.decode("utf-8", "replace"))
     stderr = resolved.masked(ended.stderr.decode("utf-8", "replace"))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from fleet_agentpack.enact.config import ConfigFile
     from fleet_agentpack.enact.manifest import Manifest, Script
     from fleet_agentpack.enact.projection import Installed, Projected, Projection
+    from fleet_agentpack.enact.registries.sources import Acquired, Sources
     from fleet_agentpack.enact.runner import Report, Runner, RunResult
     from fleet_agentpack.enact.settings import EnactSettings
-    from fleet_agentpack.enact.sources import Acquired, Sources
 
 DEFAULT_LIMIT = 10
 LARGEST_LIMIT = 100
@@ -56,9 +56,9 @@ class EnactService:
 
     @cached_property
     def _sources(self) -> Sources:
-        from fleet_agentpack.enact.searching import SearchCache
-        from fleet_agentpack.enact.sources import Sources
-        from fleet_agentpack.enact.trust import Gate
+        from fleet_agentpack.enact.registries.search_cache import SearchCache
+        from fleet_agentpack.enact.registries.sources import Sources
+        from fleet_agentpack.enact.trust.policy import Gate
 
         cache = SearchCache(self._settings.cache / "enact-search")
         return Sources(Gate(self._config.path), cache, self._settings.home)
@@ -92,7 +92,7 @@ class EnactService:
         self, tool: str, version: str | None = None, session: str | None = None
     ) -> dict[str, Any]:
         """The documentation of a tool, from bytes that passed the trust policy."""
-        from fleet_agentpack.enact.documentation import describe
+        from fleet_agentpack.enact.tool_documentation import describe
 
         wanted = parse(tool, version)
         found = self._installed(wanted, session)

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from fleet_agentpack.enact.bundle import unpack
-from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import load
+from fleet_agentpack.enact.registries.remote import RemoteRegistry
+from fleet_agentpack.enact.registries.transport import RegistryHttp, RegistryRefusal
 from fleet_agentpack.enact.service import EnactService
-from fleet_agentpack.enact.transport import RegistryHttp, RegistryRefusal
 from fleet_agentpack.kit.secret import Secret
 from tests.cassette import Cassette, _recorded_key
 from tests.enact.fake_registry import FakeRegistry, Lie

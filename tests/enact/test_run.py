@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.enact import schemas
-from fleet_agentpack.enact.execute import KILL_WAIT_S, Command, execute
+from fleet_agentpack.enact.backends.child import KILL_WAIT_S, Command, execute
 from fleet_agentpack.enact.service import EnactService
 from tests.enact.kit import add_tool, configure, make_service, needs_bwrap, refused, use_directory
 from tests.enact.test_session import path_without_bwrap, running, wait_until

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.enact.registry import Hit, best_version, rank
+from fleet_agentpack.enact.registries.registry import Hit, best_version, rank
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.kit.results import UNKNOWN
 from tests.enact.fake_registry import FakeRegistry, Lie

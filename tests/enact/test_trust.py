@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.enact.attest import (
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.registries.registry import MOST_ATTESTATIONS
+from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.enact.trust.attestations import (
     AttestationRefused,
     AttestationVerifier,
     Signed,
     Subject,
     verdict,
 )
-from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.identity import GITLAB
-from fleet_agentpack.enact.registry import MOST_ATTESTATIONS
-from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.enact.trust.identity import GITLAB
 from tests.enact.fake_registry import FakeRegistry, Lie
 from tests.enact.kit import configure, manifest, refused, tool_bundle
 from tests.enact.private_sigstore import (

@@ -10,13 +10,11 @@ from urllib.parse import unquote, urlsplit
 
 from fleet_agentpack.enact import bundle, manifest
 from fleet_agentpack.enact.arguments import expand
-from fleet_agentpack.enact.attest import Subject
-from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.config import Config, RegistryConfig
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
 from fleet_agentpack.enact.receipt import Receipt
-from fleet_agentpack.enact.registry import (
+from fleet_agentpack.enact.registries.registry import (
     DirectoryRegistry,
     Hit,
     Registry,
@@ -25,12 +23,14 @@ from fleet_agentpack.enact.registry import (
     no_tick,
     rank,
 )
+from fleet_agentpack.enact.registries.remote import RemoteRegistry
+from fleet_agentpack.enact.registries.search_cache import SearchCache, search_remote
+from fleet_agentpack.enact.registries.transport import RegistryHttp
 from fleet_agentpack.enact.schemas import check_schema
-from fleet_agentpack.enact.searching import SearchCache, search_remote
-from fleet_agentpack.enact.transport import RegistryHttp
-from fleet_agentpack.enact.trust import BUILTIN, Gate, Trusted
+from fleet_agentpack.enact.trust.attestations import Subject
+from fleet_agentpack.enact.trust.policy import BUILTIN, Gate, Trusted
 
-BUILTIN_ROOT = Path(__file__).parent / "builtin"
+BUILTIN_ROOT = Path(__file__).parent.parent / "builtin"
 
 
 @dataclass(frozen=True)

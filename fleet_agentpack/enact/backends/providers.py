@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Protocol
 
 from fleet_agentpack.enact.arguments import Mount
+from fleet_agentpack.enact.backends.child import MARKER, Command
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.execute import MARKER, Command
 from fleet_agentpack.enact.settings import ContainerSettings
 from fleet_agentpack.kit import process
 
@@ -268,7 +268,7 @@ class Dagger:
             "stdin": job.stdin.decode(),
         }
         # -P: the directory we stand in may be anybody's, and is no place to import from.
-        argv = [sys.executable, "-P", "-m", "fleet_agentpack.enact.dagger_run"]
+        argv = [sys.executable, "-P", "-m", "fleet_agentpack.enact.backends.dagger_child"]
         env = {key: self._environ[key] for key in _CLIENT_VARIABLES if key in self._environ}
         yield Start(Command(argv, env, None, json.dumps(request).encode()))
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.registry import Hit
+from fleet_agentpack.enact.registries.registry import Hit
+from fleet_agentpack.enact.registries.remote import RemoteRegistry
 from fleet_agentpack.kit.files import write_atomic
 
 

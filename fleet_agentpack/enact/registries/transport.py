@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.registry import shown
+from fleet_agentpack.enact.registries.registry import shown
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.version import __version__
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact.attest import (
+from fleet_agentpack.enact.config import TrustConfig
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.trust.attestations import (
     AttestationRefused,
     AttestationVerifier,
     Subject,
     verdict,
 )
-from fleet_agentpack.enact.config import TrustConfig
-from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.identity import Signer
+from fleet_agentpack.enact.trust.identity import Signer
 
 BUILTIN = "builtin"
 

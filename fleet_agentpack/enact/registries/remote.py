@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from fleet_agentpack.enact.attest import LARGEST_ATTESTATION
 from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import is_name, is_reserved
-from fleet_agentpack.enact.registry import (
+from fleet_agentpack.enact.registries.registry import (
     Hit,
     Release,
     Tick,
@@ -21,13 +20,14 @@ from fleet_agentpack.enact.registry import (
     refuse_too_many,
     shown,
 )
-from fleet_agentpack.enact.transport import (
+from fleet_agentpack.enact.registries.transport import (
     ANSWER_DEADLINE_S,
     Answer,
     RegistryHttp,
     RegistryRefusal,
     parse_object,
 )
+from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
 
 DOWNLOAD_DEADLINE_S = 300.0
 ATTESTATIONS_DEADLINE_S = 60.0  # for all of one version together

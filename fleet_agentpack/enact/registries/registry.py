@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from fleet_agentpack.enact import bundle, manifest, names
-from fleet_agentpack.enact.attest import LARGEST_ATTESTATION
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
 from fleet_agentpack.kit.semver import Version, VersionError
 
 MOST_ATTESTATIONS = 200
