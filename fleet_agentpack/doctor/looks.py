@@ -77,7 +77,7 @@ def fleet(settings: Settings) -> Iterable[Check]:
 
 def enact(settings: Settings) -> Iterable[Check]:
     """The store, the trust policy, the registry, and where tools can run."""
-    from fleet_agentpack.enact.backends.providers import Bubblewrap
+    from fleet_agentpack.enact.backends.bubblewrap import Bubblewrap
     from fleet_agentpack.enact.config import ConfigFile
     from fleet_agentpack.enact.tools import open_service
 

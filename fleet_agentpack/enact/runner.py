@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.enact import arguments, schemas, template, variables
+from fleet_agentpack.enact.backends.bubblewrap import Bubblewrap
 from fleet_agentpack.enact.backends.child import LARGEST_OUTPUT, Ended, execute
-from fleet_agentpack.enact.backends.providers import (
-    Bubblewrap,
-    Container,
-    Dagger,
-    Host,
-    Job,
-    Provider,
-    with_our_python,
-)
+from fleet_agentpack.enact.backends.container import Container
+from fleet_agentpack.enact.backends.dagger import Dagger
+from fleet_agentpack.enact.backends.host import Host
+from fleet_agentpack.enact.backends.job import Backend, Job, with_our_python
 from fleet_agentpack.enact.config import ExecutionConfig
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import Manifest, Script
@@ -112,7 +108,7 @@ class Runner:
         )
         return with_our_python(job) if subject.builtin else job
 
-    def _execute(self, provider: Provider, job: Job, timeout_s: float, report: Report) -> Ended:
+    def _execute(self, provider: Backend, job: Job, timeout_s: float, report: Report) -> Ended:
         def tick(elapsed_s: float) -> None:
             report(round(elapsed_s, 1), None, f"{job.tool} has been running for {elapsed_s:.0f} s")
 
@@ -136,7 +132,7 @@ class Runner:
             )
         return ended
 
-    def _provider(self, subject: Subject, execution: ExecutionConfig) -> Provider:
+    def _provider(self, subject: Subject, execution: ExecutionConfig) -> Backend:
         name = subject.manifest.name
         if subject.builtin:
             sandboxed = execution.backend != "local" and not self._bubblewrap.unavailable()
@@ -149,7 +145,7 @@ class Runner:
             provider = self._backend(execution.fallback)
         return self._usable(name, provider)
 
-    def _usable(self, name: str, provider: Provider) -> Provider:
+    def _usable(self, name: str, provider: Backend) -> Backend:
         reason = provider.unavailable()
         if reason:
             raise EnactError.provider_unavailable(
@@ -160,7 +156,7 @@ class Runner:
             )
         return provider
 
-    def _backend(self, name: str) -> Provider:
+    def _backend(self, name: str) -> Backend:
         if name == "bubblewrap":
             return self._bubblewrap
         if name == "local":

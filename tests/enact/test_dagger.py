@@ -16,7 +16,8 @@ import pytest
 
 from fleet_agentpack.enact.arguments import Mount
 from fleet_agentpack.enact.backends import dagger_child
-from fleet_agentpack.enact.backends.providers import Dagger, Job
+from fleet_agentpack.enact.backends.dagger import Dagger
+from fleet_agentpack.enact.backends.job import Job
 
 
 class Recorder:

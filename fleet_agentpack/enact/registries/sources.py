@@ -14,8 +14,8 @@ from fleet_agentpack.enact.config import Config, RegistryConfig
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
 from fleet_agentpack.enact.receipt import Receipt
+from fleet_agentpack.enact.registries.directory import DirectoryRegistry
 from fleet_agentpack.enact.registries.registry import (
-    DirectoryRegistry,
     Hit,
     Registry,
     Release,
