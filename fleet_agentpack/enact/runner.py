@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from fleet_agentpack.enact.backends.job import Backend, Job, with_our_python
 from fleet_agentpack.enact.config import ExecutionConfig
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import Manifest, Script
+from fleet_agentpack.enact.results import RunResult
 from fleet_agentpack.enact.settings import EnactSettings
 
 LONGEST_TIMEOUT_S = 3600.0
@@ -29,23 +30,12 @@ Report = Callable[[float, float | None, str], None]
 
 
 @dataclass(frozen=True)
-class Subject:
+class Runnable:
     """A tool ready to run: its verified files and what is known of them."""
 
     manifest: Manifest
     folder: Path
     builtin: bool = False
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run gave."""
-
-    output: Any  # parsed JSON, or text
-    exit_code: int
-    duration_ms: int
-    provider: str
-    warnings: tuple[str, ...] = field(default=())
 
 
 class Runner:
@@ -66,7 +56,7 @@ class Runner:
 
     def run(
         self,
-        subject: Subject,
+        subject: Runnable,
         script: Script | None,
         given: Mapping[str, Any],
         execution: ExecutionConfig,
@@ -86,7 +76,7 @@ class Runner:
 
     def _job(
         self,
-        subject: Subject,
+        subject: Runnable,
         script: Script,
         prepared: arguments.Prepared,
         resolved: variables.Resolved,
@@ -132,7 +122,7 @@ class Runner:
             )
         return ended
 
-    def _provider(self, subject: Subject, execution: ExecutionConfig) -> Backend:
+    def _provider(self, subject: Runnable, execution: ExecutionConfig) -> Backend:
         name = subject.manifest.name
         if subject.builtin:
             sandboxed = execution.backend != "local" and not self._bubblewrap.unavailable()

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
+from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.dynamic import DynamicTool
 from fleet_agentpack.wire.params import (
@@ -23,7 +23,7 @@ from fleet_agentpack.wire.register import Domain, Reply, Spec
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.projection import Projected, Projection
-    from fleet_agentpack.enact.runner import RunResult
+    from fleet_agentpack.enact.results import RunResult
     from fleet_agentpack.enact.service import EnactService
 
 ToolName = Annotated[str, Field(description="Tool name (e.g., 'alice/utils/weather')")]
@@ -89,9 +89,7 @@ def enact__run(
     ] = None,
 ) -> Any:
     """Run any tool by name, even if not installed. For installed tools, prefer calling them directly."""  # noqa: E501 - the seed's words
-    result = enact.run(tool, args, call.session, call.report)
-    warnings = list(result.warnings) or UNKNOWN
-    return {"output": result.output, **_facts(result), "warnings": warnings}
+    return enact.run(tool, args, call.session, call.report)
 
 
 class InstalledTools:
@@ -170,9 +168,10 @@ def _facts(result: "RunResult") -> dict[str, Any]:
 
 def open_service(settings: Settings) -> "EnactService":
     """The service for this user, this directory and this configuration."""
-    from fleet_agentpack.enact.opening import open_enact
+    from fleet_agentpack.enact.service import EnactService
+    from fleet_agentpack.enact.settings import EnactSettings
 
-    return open_enact(settings)
+    return EnactService(EnactSettings.of(settings))
 
 
 def _end_session(enact: "EnactService", session: str) -> None:

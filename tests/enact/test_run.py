@@ -535,7 +535,7 @@ def test_an_unknown_backend_is_never_the_host(
     add_tool(folder, NAME, scripts={"run": "touch /tmp/never"})
     use_directory(home, folder, execution=section)
     service = make_service(home)
-    assert service.install(NAME)["success"] is True
+    assert service.install(NAME).success is True
     (work / "x.csv").write_text("a\n1\n")
     for act in (
         lambda: service.run(NAME),

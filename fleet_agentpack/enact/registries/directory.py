@@ -8,7 +8,6 @@ from pathlib import Path
 from fleet_agentpack.enact import bundle, manifest, names
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.registries.registry import (
-    Hit,
     Release,
     Tick,
     best_version,
@@ -17,7 +16,9 @@ from fleet_agentpack.enact.registries.registry import (
     refuse_too_many,
     shown,
 )
+from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
+from fleet_agentpack.kit.results import UNKNOWN
 
 _DEEPEST = 8
 
@@ -85,7 +86,7 @@ class DirectoryRegistry:
     def _hit(self, name: str, versions: dict[str, manifest.Manifest]) -> Hit:
         version = best_version(versions) or "0.0.0"
         read = versions[version]
-        return Hit(name, shown(read.description), version, read.tags)
+        return Hit(name, shown(read.description), version, read.tags or UNKNOWN)
 
     def _place(self, name: str) -> Path | None:
         bare = name.removeprefix(self._prefix)

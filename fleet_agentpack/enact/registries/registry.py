@@ -8,22 +8,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.kit.semver import Version, VersionError
 
 MOST_ATTESTATIONS = 200
 LONGEST_SHOWN = 300
 _WORD = re.compile(r"\w+", re.UNICODE)
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
-
-
-@dataclass(frozen=True)
-class Hit:
-    """One result of a search."""
-
-    name: str
-    description: str
-    version: str | None = None
-    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +89,8 @@ def rank(hits: Sequence[Hit], query: str) -> list[Hit]:
 
 
 def _score(hit: Hit, words: Sequence[str]) -> float:
-    strong = [word.lower() for word in _WORD.findall(f"{hit.name} {' '.join(hit.tags)}")]
+    tags = hit.tags if isinstance(hit.tags, tuple) else ()
+    strong = [word.lower() for word in _WORD.findall(f"{hit.name} {' '.join(tags)}")]
     strong = [part for word in strong for part in (word, *word.split("_"))]
     weak = [word.lower() for word in _WORD.findall(hit.description)]
     return sum(

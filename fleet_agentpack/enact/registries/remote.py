@@ -12,7 +12,6 @@ from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import is_name, is_reserved
 from fleet_agentpack.enact.registries.registry import (
-    Hit,
     Release,
     Tick,
     best_version,
@@ -27,7 +26,9 @@ from fleet_agentpack.enact.registries.transport import (
     RegistryRefusal,
     parse_object,
 )
+from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
+from fleet_agentpack.kit.results import UNKNOWN
 
 DOWNLOAD_DEADLINE_S = 300.0
 ATTESTATIONS_DEADLINE_S = 60.0  # for all of one version together
@@ -202,8 +203,8 @@ def _hit(row: Mapping[str, Any]) -> Hit | None:
     return Hit(
         name,
         shown(row.get("description")),
-        version if isinstance(version, str) else None,
-        tuple(shown(tag) for tag in tags[:20]) if isinstance(tags, list) else (),
+        version if isinstance(version, str) and version else UNKNOWN,
+        tuple(map(shown, tags[:20])) or UNKNOWN if isinstance(tags, list) else UNKNOWN,
     )
 
 

@@ -13,10 +13,9 @@ from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.config import Config, RegistryConfig
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
-from fleet_agentpack.enact.receipt import Receipt
+from fleet_agentpack.enact.receipt import BUILTIN, Receipt
 from fleet_agentpack.enact.registries.directory import DirectoryRegistry
 from fleet_agentpack.enact.registries.registry import (
-    Hit,
     Registry,
     Release,
     Tick,
@@ -26,9 +25,10 @@ from fleet_agentpack.enact.registries.registry import (
 from fleet_agentpack.enact.registries.remote import RemoteRegistry
 from fleet_agentpack.enact.registries.search_cache import SearchCache, search_remote
 from fleet_agentpack.enact.registries.transport import RegistryHttp
+from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.schemas import check_schema
 from fleet_agentpack.enact.trust.attestations import Subject
-from fleet_agentpack.enact.trust.policy import BUILTIN, Gate, Trusted
+from fleet_agentpack.enact.trust.policy import Gate, Trusted
 
 BUILTIN_ROOT = Path(__file__).parent.parent / "builtin"
 
@@ -94,20 +94,18 @@ class Sources:
         folder = self.builtin.folder(release) if registry is self.builtin else None
         return Acquired(package, read, receipt, (*trusted.warnings, *read.warnings), folder)
 
-    def recheck(self, receipt: Receipt, config: Config) -> bool:
-        """Hold an installed tool against today's policy; tells whether it is a built-in one.
+    def recheck(self, receipt: Receipt, config: Config) -> None:
+        """Hold an installed tool against today's policy.
 
         Raises `EnactError` when it would not be let in today.
         """
         trust = config.trust
-        if receipt.source == BUILTIN:
-            if self._files_of_builtin(receipt) != receipt.files:
-                raise EnactError.tool_changed(
-                    receipt.name, receipt.version, "this package carries other files for it now"
-                )
-            return True
-        self._gate.recheck(receipt.name, receipt.version, receipt.trust, trust)
-        return False
+        if not receipt.is_builtin:
+            self._gate.recheck(receipt.name, receipt.version, receipt.trust, trust)
+        elif self._files_of_builtin(receipt) != receipt.files:
+            raise EnactError.tool_changed(
+                receipt.name, receipt.version, "this package carries other files for it now"
+            )
 
     def close(self) -> None:
         """Give connections back."""

@@ -17,8 +17,6 @@ from fleet_agentpack.enact.trust.attestations import (
 )
 from fleet_agentpack.enact.trust.identity import Signer
 
-BUILTIN = "builtin"
-
 
 @dataclass(frozen=True)
 class Trusted:
