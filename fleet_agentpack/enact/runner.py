@@ -43,12 +43,12 @@ class Runner:
 
     def __init__(self, settings: EnactSettings) -> None:
         self._settings = settings
-        self._around = arguments.Surroundings(
+        self._path_rules = arguments.PathRules(
             settings.cwd, settings.home, (settings.root, *settings.own)
         )
         # A project's own `.enact/.env` is not read: a repository that somebody merely opened must
         # not choose where a tool that holds the user's secrets sends them.
-        self._variables = variables.Sources(
+        self._variables = variables.VariableSources(
             settings.environ,
             (settings.root / ".env",),
             settings.keyring or variables.system_keyring,
@@ -66,7 +66,7 @@ class Runner:
         if script is None:
             return _instructions(subject.manifest, given)
         tool = subject.manifest.name
-        prepared = arguments.prepare(tool, script.input_schema, given, self._around)
+        prepared = arguments.prepare(tool, script.input_schema, given, self._path_rules)
         resolved = variables.resolve(tool, subject.manifest.variables, self._variables)
         job = self._job(subject, script, prepared, resolved)
         provider = self._provider(subject, execution)

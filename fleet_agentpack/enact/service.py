@@ -60,10 +60,10 @@ class EnactService:
     def _sources(self) -> Sources:
         from fleet_agentpack.enact.registries.search_cache import SearchCache
         from fleet_agentpack.enact.registries.sources import Sources
-        from fleet_agentpack.enact.trust.policy import Gate
+        from fleet_agentpack.enact.trust.policy import TrustPolicy
 
         cache = SearchCache(self._settings.cache / "enact-search")
-        return Sources(Gate(self._config.path), cache, self._settings.home)
+        return Sources(TrustPolicy(self._config.path), cache, self._settings.home)
 
     @cached_property
     def _runner(self) -> Runner:

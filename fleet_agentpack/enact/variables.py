@@ -31,7 +31,7 @@ class Resolved:
 
 
 @dataclass(frozen=True)
-class Sources:
+class VariableSources:
     """Where values come from."""
 
     environ: Mapping[str, str]
@@ -39,7 +39,7 @@ class Sources:
     keyring: Keyring
 
 
-def resolve(tool: str, variables: Sequence[Variable], sources: Sources) -> Resolved:
+def resolve(tool: str, variables: Sequence[Variable], sources: VariableSources) -> Resolved:
     """The value of every declared variable. Raises `EnactError` when a required one has none."""
     files = [parse_env_file(path) for path in sources.env_files] if variables else []
     values: dict[str, str] = {}
@@ -95,7 +95,7 @@ def namespaces(tool: str) -> Iterator[str]:
         tool = tool.rpartition("/")[0]
 
 
-def _secret(tool: str, variable: Variable, sources: Sources) -> str | None:
+def _secret(tool: str, variable: Variable, sources: VariableSources) -> str | None:
     for namespace in namespaces(tool):
         found = sources.keyring(KEYRING_SERVICE, f"{namespace}:{variable.name}")
         if found:

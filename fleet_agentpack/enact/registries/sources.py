@@ -28,7 +28,7 @@ from fleet_agentpack.enact.registries.transport import RegistryHttp
 from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.schemas import check_schema
 from fleet_agentpack.enact.trust.attestations import Subject
-from fleet_agentpack.enact.trust.policy import Gate, Trusted
+from fleet_agentpack.enact.trust.policy import Trusted, TrustPolicy
 
 BUILTIN_ROOT = Path(__file__).parent.parent / "builtin"
 
@@ -47,9 +47,9 @@ class Acquired:
 class Sources:
     """The built-in registry and the configured one."""
 
-    def __init__(self, gate: Gate, cache: SearchCache, home: Path) -> None:
+    def __init__(self, policy: TrustPolicy, cache: SearchCache, home: Path) -> None:
         self.builtin = DirectoryRegistry(BUILTIN_ROOT, BUILTIN, f"{BUILTIN_NAMESPACE}/")
-        self._gate = gate
+        self._policy = policy
         self._cache = cache
         self._home = home
         self._builtin_hits: list[Hit] | None = None
@@ -79,7 +79,7 @@ class Sources:
         if registry is self.builtin:
             trusted = Trusted(BUILTIN)
         else:
-            trusted = self._gate.decide(
+            trusted = self._policy.decide(
                 subject, trust, lambda: registry.attestations(release, tick)
             )
         package, read = _opened(release, data)
@@ -101,7 +101,7 @@ class Sources:
         """
         trust = config.trust
         if not receipt.is_builtin:
-            self._gate.recheck(receipt.name, receipt.version, receipt.trust, trust)
+            self._policy.recheck(receipt.name, receipt.version, receipt.trust, trust)
         elif self._files_of_builtin(receipt) != receipt.files:
             raise EnactError.tool_changed(
                 receipt.name, receipt.version, "this package carries other files for it now"

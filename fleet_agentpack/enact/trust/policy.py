@@ -37,7 +37,7 @@ class Trusted:
         }
 
 
-class Gate:
+class TrustPolicy:
     """Lets a tool through, or refuses it with the reason."""
 
     def __init__(self, config_path: Path) -> None:
