@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.enact.errors import EnactError
-
-if TYPE_CHECKING:
-    from fleet_agentpack.settings import Settings
+from fleet_agentpack.settings import Settings, SettingsError
 
 Keyring = Callable[[str, str], str | None]  # a secret by service and account
 
@@ -24,12 +21,17 @@ class ContainerSettings:
     run_args: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, table: Mapping[str, Any]) -> ContainerSettings:
-        """The table `[enact.container]`. Raises `EnactError` when a value cannot be used."""
-        program = table.get("program")
-        if program is not None and (not isinstance(program, str) or not program):
-            raise _wrong("program", "must be the name of a program")
-        return cls(program, _words(table, "global_args"), _words(table, "run_args"))
+    def of(cls, settings: Settings) -> ContainerSettings:
+        """The table `[enact.container]`. Raises `EnactError` for a value that cannot be used."""
+        if not settings.table("enact", "container"):
+            return cls()  # at every start: the shapes are not imported for nothing
+        from fleet_agentpack.config import ContainerTable
+
+        try:
+            table = settings.read_table(ContainerTable, "enact", "container")
+        except SettingsError as error:
+            raise EnactError.config_invalid("config.toml", str(error)) from error
+        return cls(table.program, table.global_args, table.run_args)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class EnactSettings:
             state=settings.directories.state,
             environ=settings.environ,
             config=settings.directories.config,
-            container=ContainerSettings.parse(settings.table("enact", "container")),
+            container=ContainerSettings.of(settings),
             session_scope=settings.http.install_scope == "session",
         )
 
@@ -74,14 +76,3 @@ class EnactSettings:
     def project_file(self) -> Path:
         """The project's own list of tools."""
         return self.cwd / ".enact" / "tools.json"
-
-
-def _words(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = table.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise _wrong(key, "must be a list of strings")
-    return tuple(value)
-
-
-def _wrong(key: str, reason: str) -> EnactError:
-    return EnactError.config_invalid("config.toml", f"enact.container.{key} {reason}")

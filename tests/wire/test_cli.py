@@ -106,8 +106,8 @@ def test_unknown_settings_are_named_in_a_warning(work: Path) -> None:
     done = pipe("", FLEET_AGENTPACK_CONFIG=str(work / "some.toml"))
     assert done.returncode == 0
     assert [line.split("unknown setting ")[1] for line in done.stderr.decode().splitlines()] == [
-        "http.tokenfile",
-        "climtp",
+        "http.tokenfile; did you mean token_file?",
+        "climtp; did you mean climpt?",
     ]
 
 

@@ -18,6 +18,7 @@ from fleet_agentpack.enact.registries.registry import (
 )
 from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
+from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN
 
 _DEEPEST = 8
@@ -94,7 +95,7 @@ class DirectoryRegistry:
 
     def _versions(self, name: str) -> dict[str, Path]:
         place = self._place(name)
-        if place is None or not place.resolve().is_relative_to(self.root.resolve()):
+        if place is None or not is_inside(place, self.root):
             return {}
         found: dict[str, Path] = {}
         broken: str | None = None
