@@ -18,7 +18,7 @@ from fleet_agentpack.enact.backends.dagger import Dagger
 from fleet_agentpack.enact.backends.host import Host
 from fleet_agentpack.enact.backends.job import Backend, Job, with_our_python
 from fleet_agentpack.enact.config import ExecutionConfig
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import EnactError, ask_user, correct
 from fleet_agentpack.enact.manifest import Manifest, Script
 from fleet_agentpack.enact.results import RunResult
 from fleet_agentpack.enact.settings import EnactSettings
@@ -108,17 +108,17 @@ class Runner:
                     start.command, timeout_s=timeout_s, tick=tick, on_kill=start.on_kill
                 )
             except OSError as error:
-                raise EnactError.provider_unavailable(
+                raise EnactError.backend_unavailable(
                     job.tool,
                     f"{start.command.argv[0]}: {error.strerror or error}",
-                    f"ask the user to install what {job.tool} needs, or call another tool",
+                    ask_user(f"install what {job.tool} needs, or call another tool"),
                 ) from error
         if ended.reason == "exit" and ended.exit_code == start.failed_status:
             said = ended.stderr.decode("utf-8", "replace").strip()[-LONGEST_EXCERPT:]
-            raise EnactError.provider_unavailable(
+            raise EnactError.backend_unavailable(
                 job.tool,
                 f"{provider.name} failed: {said}",
-                f"ask the user to see that {provider.name} works and can get {job.image}",
+                ask_user(f"check that {provider.name} works and can pull {job.image}"),
             )
         return ended
 
@@ -138,11 +138,10 @@ class Runner:
     def _usable(self, name: str, provider: Backend) -> Backend:
         reason = provider.unavailable()
         if reason:
-            raise EnactError.provider_unavailable(
+            raise EnactError.backend_unavailable(
                 name,
                 reason,
-                "ask the user to install it, or to choose execution.default in "
-                "~/.enact/config.yaml",
+                ask_user("install it, or choose execution.default in ~/.enact/config.yaml"),
             )
         return provider
 
@@ -199,14 +198,14 @@ def _result(
             "TIMEOUT",
             f"{tool} did not end within {ended.duration_s:.0f} s and was stopped",
             details=facts,
-            next_actions=["call it with less to do"],
+            actions=["give it less to do, or ask the publisher for a longer timeout"],
         )
     if ended.reason == "output":
         raise EnactError(
             "OUTPUT_TOO_LARGE",
             f"{tool} printed more than {LARGEST_OUTPUT} bytes and was stopped",
             details=facts,
-            next_actions=["ask it for less"],
+            actions=["narrow the request: output is limited to 1 MiB"],
         )
     if ended.exit_code != 0:
         last = stderr.strip().splitlines()[-1:] or stdout.strip().splitlines()[-1:] or [""]
@@ -214,7 +213,11 @@ def _result(
             "EXECUTION_FAILED",
             f"{tool} exited with code {ended.exit_code}: {last[0][:300]}".rstrip(": "),
             details=facts,
-            next_actions=["read details.stderr, correct the arguments and call again"],
+            actions=[
+                correct(
+                    "the arguments", "read details.stderr, correct the arguments and call again"
+                )
+            ],
         )
     output = _parsed(tool, script, stdout, facts)
     return RunResult(output, 0, facts["duration_ms"], provider)  # type: ignore[arg-type]
@@ -242,5 +245,5 @@ def _invalid_output(tool: str, reason: str, facts: Mapping[str, Any]) -> EnactEr
         "OUTPUT_INVALID",
         f"the output of {tool} does not fit its own schema: {reason}",
         details=facts,
-        next_actions=["tell the publisher of the tool"],
+        actions=["tell the publisher of the tool"],
     )

@@ -21,9 +21,10 @@ from fleet_agentpack.enact.results import BrokenTool, if_any
 from fleet_agentpack.enact.sessions import Sessions
 from fleet_agentpack.enact.statefiles import McpFile, ToolsFile
 from fleet_agentpack.enact.store import Store, write_tree
+from fleet_agentpack.kit.actions import Action
 
 if TYPE_CHECKING:
-    from fleet_agentpack.enact.config import ConfigFile, ExecutionConfig
+    from fleet_agentpack.enact.config import Config, ConfigFile, ExecutionConfig
     from fleet_agentpack.enact.manifest import Manifest, Script
     from fleet_agentpack.enact.projection import Installed, Projected, Projection
     from fleet_agentpack.enact.receipt import Receipt
@@ -49,8 +50,13 @@ class EnactService:
         self._sessions = Sessions(self.store, settings.state / "enact-sessions")
         self._reading = threading.Lock()
 
+    @property
+    def config(self) -> Config:
+        """`~/.enact/config.yaml` as it is now."""
+        return self._config_file.read()
+
     @cached_property
-    def _config(self) -> ConfigFile:
+    def _config_file(self) -> ConfigFile:
         from fleet_agentpack.enact.config import ConfigFile
 
         settings = self._settings
@@ -63,7 +69,7 @@ class EnactService:
         from fleet_agentpack.enact.trust.policy import TrustPolicy
 
         cache = SearchCache(self._settings.cache / "enact-search")
-        return Sources(TrustPolicy(self._config.path), cache, self._settings.home)
+        return Sources(TrustPolicy(self._config_file.path), cache, self._settings.home)
 
     @cached_property
     def _runner(self) -> Runner:
@@ -78,7 +84,7 @@ class EnactService:
         if not 1 <= limit <= MOST_ASKED_FOR or limit != int(limit):
             raise EnactError.bad_argument("limit", "must be a whole number of at least 1")
         count = min(int(limit), LARGEST_LIMIT)
-        hits, warnings = self._sources.search(query, count, self._config.read())
+        hits, warnings = self._sources.search(query, count, self.config)
         return results.SearchResult(tuple(hits), if_any(warnings))
 
     def learn(
@@ -92,7 +98,7 @@ class EnactService:
         if found:
             self._check(found)
             return results.LearnResult(describe(found.manifest, self._names(found, session)))
-        acquired = self._sources.acquire(wanted, self._config.read())
+        acquired = self._sources.acquire(wanted, self.config)
         return results.LearnResult(describe(acquired.manifest, {}), if_any(acquired.warnings))
 
     def install(
@@ -111,7 +117,7 @@ class EnactService:
         def tick() -> None:
             report(0, 2, f"fetching {wanted}")
 
-        acquired = self._sources.acquire(wanted, self._config.read(), tick)
+        acquired = self._sources.acquire(wanted, self.config, tick)
         report(1, 2, f"installing {acquired.receipt.name}@{acquired.receipt.version}")
         project_file = self._settings.project_file if project else None
         previous = store.install(acquired.package, acquired.receipt, project=project_file)
@@ -181,7 +187,7 @@ class EnactService:
         if found:
             script = _script(found.manifest, wanted)
             return self._run_installed(found, script, given, report)
-        config = self._config.read()
+        config = self.config
         execution = config.execution
         acquired = self._sources.acquire(
             wanted, config, lambda: report(0, None, f"fetching {wanted}")
@@ -251,7 +257,7 @@ class EnactService:
         receipt = self._check(found)
         folder = found.store.folder(found.name, found.version)
         subject = Runnable(found.manifest, folder.resolve(), receipt.is_builtin)
-        execution = self._config.read().execution
+        execution = self.config.execution
         return self._runner.run(subject, script, given, execution, report)
 
     def _run_acquired(
@@ -276,7 +282,7 @@ class EnactService:
     def _check(self, found: Installed) -> Receipt:
         """Refuse changed files and tools that today's policy would not let in."""
         receipt = found.store.verify(found.name, found.version)
-        self._sources.recheck(receipt, self._config.read())
+        self._sources.recheck(receipt, self.config)
         return receipt
 
     def _problem(self, found: Installed) -> BrokenTool | None:
@@ -311,7 +317,7 @@ class EnactService:
             raise EnactError(
                 "SESSION_REQUIRED",
                 "this server installs tools for one session, and this call belongs to none",
-                next_actions=["connect with a session or a token, or use enact__run"],
+                actions=["connect with a session or a token, or use enact__run"],
             )
         return self._sessions.store(session)
 
@@ -321,7 +327,11 @@ class EnactService:
                 "NOT_ALLOWED",
                 f"{name} was installed for everybody; a session can remove only its own tools",
                 details={"tool": name},
-                next_actions=[f"ask the user to run: fleet-agentpack tool uninstall {name}"],
+                actions=[
+                    Action.command(
+                        "tool", "uninstall", name, text="ask the user to run: {}", person="{}"
+                    )
+                ],
             )
         return EnactError.not_installed(name)
 
@@ -348,10 +358,11 @@ def _script(manifest: Manifest, wanted: Reference) -> Script | None:
 def _no_such_script(manifest: Manifest, script: str | None) -> EnactError:
     known = sorted(manifest.scripts)
     said = f"has no script {script}" if script else "has several scripts: say which"
+    runs = [f"{manifest.name}:{each}" for each in known[:5]]
     return EnactError(
         "SCRIPT_NOT_FOUND",
         f"{manifest.name} {said}",
         details={"tool": manifest.name, "scripts": known},
-        next_actions=[f"run {manifest.name}:{each}" for each in known[:5]]
+        actions=[Action("enact__run", {"tool": each}, f"run {each}", "{}") for each in runs]
         or [f"run {manifest.name} without a script"],
     )

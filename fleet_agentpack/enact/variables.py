@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import EnactError, ask_user
 from fleet_agentpack.enact.manifest import Variable
 from fleet_agentpack.enact.settings import Keyring
 from fleet_agentpack.kit.files import UnreadableError, read_text
@@ -124,7 +124,7 @@ def _missing(tool: str, variable: Variable) -> EnactError:
         "SECRET_MISSING" if variable.secret else "VARIABLE_MISSING",
         f"{tool} needs {variable.name}: {variable.description}",
         details={"tool": tool, "variable": variable.name},
-        next_actions=[f"ask the user to {where}"],
+        actions=[ask_user(where)],
     )
 
 

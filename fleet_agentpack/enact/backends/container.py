@@ -19,7 +19,7 @@ from fleet_agentpack.enact.backends.job import (
     Job,
     Launch,
 )
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import EnactError, ask_user
 from fleet_agentpack.enact.settings import ContainerSettings
 from fleet_agentpack.kit import process
 
@@ -88,10 +88,10 @@ def _env_file(job: Job) -> str:
     values = {**job.env, "HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108
     for name, value in values.items():
         if "\n" in value or "\r" in value:
-            raise EnactError.provider_unavailable(
+            raise EnactError.backend_unavailable(
                 job.tool,
                 f"{name} has several lines, which a container cannot be given",
-                f"ask the user to store {name} as one line",
+                ask_user(f"store {name} as one line"),
             )
     return "".join(f"{name}={value}\n" for name, value in values.items())
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import FIND_ANOTHER, EnactError
 from fleet_agentpack.enact.names import is_name, is_reserved
 from fleet_agentpack.enact.registries.registry import (
     Release,
@@ -222,9 +222,7 @@ def _yanked(name: str, version: str, reason: object, replacement: object) -> Ena
         "VERSION_YANKED",
         f"{name}@{version} was withdrawn" + (f": {shown(reason)}" if shown(reason) else ""),
         details={"tool": name, "version": version, "replacement": newer or None},
-        next_actions=[
-            f"ask for {name}@{newer}" if newer else "call enact__search for another tool"
-        ],
+        actions=[f"ask for {name}@{newer}" if newer else FIND_ANOTHER],
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from fleet_agentpack.enact import bundle, manifest
 from fleet_agentpack.enact.config import Config, RegistryConfig
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import EnactError, ask_user
 from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
 from fleet_agentpack.enact.receipt import BUILTIN, Receipt
 from fleet_agentpack.enact.registries.directory import DirectoryRegistry
@@ -135,7 +135,7 @@ class Sources:
             raise EnactError.tool_not_found(
                 name,
                 hint="no registry is configured, only the built-in tools are there",
-                ask=f"set registry.url in {config.path}",
+                action=ask_user(f"set registry.url in {config.path}"),
             )
         return registry
 
