@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.identity import Auditor
 from fleet_agentpack.enact.manifest import seconds
+from fleet_agentpack.enact.trust.identity import Auditor
 from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.files import UnreadableError, read_text
+from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.kit.shapes import YAML, Count, Rule, Text, convert
 
@@ -146,12 +147,10 @@ def _load(path: Path, environ: Mapping[str, str], home: Path) -> Config:
 
 def _mapping(path: Path) -> Mapping[str, Any]:
     try:
-        if path.stat().st_size > LARGEST_CONFIG:
-            raise EnactError.config_invalid(path, "the file is too large")
-        data = yaml12.load(path.read_text(encoding="utf-8"))
+        data = yaml12.load(read_text(path, LARGEST_CONFIG))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, yaml12.YamlError) as error:
+    except (UnreadableError, yaml12.YamlError) as error:
         raise EnactError.config_invalid(path, str(error)) from error
     if data is None:
         return {}
@@ -193,7 +192,7 @@ def _trust(section: _Trust, home: Path) -> TrustConfig:
         auditors = tuple(Auditor.parse(text) for text in texts)
     except ValueError as error:
         raise ValueError(f"trust.{error}") from error
-    root = expand(section.trusted_root, home) if section.trusted_root else None
+    root = expand_home(section.trusted_root, home) if section.trusted_root else None
     return TrustConfig(
         _SAME_POLICY.get(policy, policy), section.minimum_attestations, auditors, root
     )

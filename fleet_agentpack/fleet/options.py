@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from fleet_agentpack.config import FleetTable
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import Settings, SettingsError
 
@@ -91,9 +92,8 @@ def _stored_session(settings: Settings) -> tuple[str, str]:
     """What `coder login` left behind."""
     for folder in _session_folders(settings):
         try:
-            url = (folder / "url").read_text(encoding="utf-8").strip()
-            token = (folder / "session").read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
+            url, token = (read_text(folder / name).strip() for name in ("url", "session"))
+        except (FileNotFoundError, UnreadableError):
             continue
         if url and token:
             return url, token
