@@ -12,8 +12,7 @@ from fleet_agentpack.enact.errors import CALL_LATER, FIND_NAME, EnactError
 from fleet_agentpack.enact.registries.registry import shown
 from fleet_agentpack.kit import background
 from fleet_agentpack.kit.actions import Action
-from fleet_agentpack.kit.http import Answer as Answer
-from fleet_agentpack.kit.http import BodyTooLarge, Http, HttpError, Limits, Sleep
+from fleet_agentpack.kit.http import Answer, BodyTooLarge, Http, HttpError, Limits, Sleep
 from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.secret import Secret
 
