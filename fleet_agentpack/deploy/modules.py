@@ -15,6 +15,7 @@ from fleet_agentpack.deploy.model import Blob
 from fleet_agentpack.deploy.overlays import Overlays
 from fleet_agentpack.deploy.trees import Tree, TreeReader, list_files
 from fleet_agentpack.deploy.validate import relevant, validate
+from fleet_agentpack.kit.stamps import Remembered
 
 
 @dataclass
@@ -28,7 +29,7 @@ class Memory:
     desired: dict[Any, Any] = field(default_factory=dict)
     records: dict[str, Any] = field(default_factory=dict)  # target manifests, by path and stat
     manifest: dict[str, Manifest] = field(default_factory=dict)
-    project: dict[Any, Project] = field(default_factory=dict)
+    project: Remembered[Project] = field(default_factory=Remembered)
 
     def forget_old_contents(self) -> None:
         """Let generated contents go once there are far more than the repo has modules."""
