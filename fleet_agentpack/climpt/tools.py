@@ -1,13 +1,14 @@
-"""climpt's tools."""
+"""The four climpt tools: find, describe and render prompt commands, reload their registry."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from fastmcp.dependencies import Depends
 from pydantic import Field, WithJsonSchema
 
 from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.kit.results import jsonable, to_text
-from fleet_agentpack.wire.params import READS
-from fleet_agentpack.wire.register import Domain, Reply, Spec
+from fleet_agentpack.wire.provider import READS, DomainTools
+from fleet_agentpack.wire.replies import Reply
 
 if TYPE_CHECKING:
     from fleet_agentpack.climpt.service import ClimptService
@@ -16,46 +17,15 @@ if TYPE_CHECKING:
 # The original's list of command line options is taken too, but not advertised.
 Options = Annotated[
     Any,
-    WithJsonSchema({"type": "object"}),
-    Field(description="edition, adaptation, file, destination, stdin, uv-<name>"),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "edition, adaptation, file, destination, stdin, uv-<name>",
+        }
+    ),
 ]
 Agent = Annotated[str, Field(description='"climpt", unless search was asked for another')]
 NO_OPTIONS: dict[str, Any] = {}
-
-
-def search(climpt: "ClimptService", *, query: str, agent: str = "climpt") -> Any:
-    """Find the prompts of this project that fit a task in plain words, as commands c1, c2, c3.
-
-    Call describe or execute next.
-    """
-    results = jsonable(climpt.search(query, agent))
-    return Reply(to_text(results), {"results": results})
-
-
-def describe(climpt: "ClimptService", *, c1: str, c2: str, c3: str, agent: str = "climpt") -> Any:
-    """Show a prompt command's usage and options; search gives c1, c2, c3. Call execute next."""
-    return climpt.describe(c1, c2, c3, agent)
-
-
-async def execute(
-    climpt: "ClimptService",
-    *,
-    agent: Agent,
-    c1: str,
-    c2: str,
-    c3: str,
-    options: Options = NO_OPTIONS,
-) -> Any:
-    """Get a prompt command's instructions as text, then follow them; nothing is run here.
-
-    Call describe first for its options.
-    """
-    return Reply(await climpt.execute(agent, c1, c2, c3, options))
-
-
-def reload(climpt: "ClimptService", *, agent: str = "climpt") -> Any:
-    """Read the registry of prompt commands again after its file changed. Call search next."""
-    return climpt.reload(agent)
 
 
 def open_service(settings: "Settings") -> "ClimptService":
@@ -67,12 +37,59 @@ def open_service(settings: "Settings") -> "ClimptService":
     )
 
 
-DOMAIN = Domain(
-    name="climpt",
+mcp = DomainTools(
+    "climpt",
     server_name="climpt",
     instructions="climpt: ready prompts for recurring work such as commits and branches; search, "
     "describe, then execute and follow the prompt.",
     error=ClimptError,
-    open=open_service,
-    tools=[Spec(search, READS), Spec(describe, READS), Spec(execute, READS), Spec(reload, READS)],
+    open_service=open_service,
 )
+
+
+@mcp.tool(annotations=READS)
+def search(
+    *, climpt: "ClimptService" = Depends(mcp.service), query: str, agent: str = "climpt"
+) -> Any:
+    """Find this project's prompt commands (c1, c2, c3) for a task described in plain words.
+
+    Call describe or execute next.
+    """
+    results = jsonable(climpt.search(query, agent))
+    return Reply(to_text(results), {"results": results})
+
+
+@mcp.tool(annotations=READS)
+def describe(
+    *,
+    climpt: "ClimptService" = Depends(mcp.service),
+    c1: str,
+    c2: str,
+    c3: str,
+    agent: str = "climpt",
+) -> Any:
+    """Show a prompt command's usage and options; search gives c1, c2 and c3. Call execute next."""
+    return climpt.describe(c1, c2, c3, agent)
+
+
+@mcp.tool(annotations=READS)
+async def execute(
+    *,
+    climpt: "ClimptService" = Depends(mcp.service),
+    agent: Agent,
+    c1: str,
+    c2: str,
+    c3: str,
+    options: Options = NO_OPTIONS,
+) -> Any:
+    """Get a prompt command's instructions as text and follow them; nothing is executed here.
+
+    Call describe first for its options.
+    """
+    return Reply(await climpt.execute(agent, c1, c2, c3, options))
+
+
+@mcp.tool(annotations=READS)
+def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> Any:
+    """Reload the registry of prompt commands after its file changed. Call search next."""
+    return climpt.reload(agent)
