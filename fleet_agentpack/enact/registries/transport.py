@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.registry import shown
+from fleet_agentpack.enact.errors import CALL_LATER, FIND_NAME, EnactError
+from fleet_agentpack.enact.registries.registry import shown
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.version import __version__
 
@@ -199,17 +200,17 @@ def _refusal(url: str, path: str, answer: Answer) -> RegistryRefusal:
         _CODES.get(answer.status, "REGISTRY_ERROR"),
         f"the registry answered {answer.status} for {path}: {said}",
         details=details,
-        next_actions=_NEXT.get(answer.status, ["call again later"]),
+        actions=[_NEXT.get(answer.status, CALL_LATER)],
     )
     refusal.status = answer.status
     return refusal
 
 
-_NEXT = {
-    401: ["set registry.authToken in ~/.enact/config.yaml"],
-    403: ["ask the registry's owner for access"],
-    404: ["call enact__search to find the tool's name"],
-    429: ["wait a minute, then call again"],
+_NEXT: Mapping[int, Action | str] = {
+    401: "set registry.authToken in ~/.enact/config.yaml",
+    403: "ask the registry's owner for access",
+    404: FIND_NAME,
+    429: Action.instruction("wait a minute, then call again", "wait a minute, then try again"),
 }
 
 
@@ -220,9 +221,7 @@ def _yanked_answer(given: Mapping[str, Any], said: str, details: dict[str, Any])
         "VERSION_YANKED",
         f"this version was withdrawn: {reason}",
         details={**details, "reason": reason, "replacement": replacement or None},
-        next_actions=[
-            f"ask for version {replacement}" if replacement else "ask for another version"
-        ],
+        actions=[f"ask for version {replacement}" if replacement else "ask for another version"],
     )
     refusal.status = 410
     return refusal
