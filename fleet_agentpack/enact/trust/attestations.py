@@ -153,7 +153,7 @@ def _check_subject(subjects: object, wanted: Subject) -> None:
         raise AttestationRefused("the statement is about another bundle")
 
 
-def _statement(signed: Signed) -> dict[str, Any]:
+def _statement(signed: Signed) -> dict[str, object]:
     if signed.payload_type != IN_TOTO:
         raise AttestationRefused("the payload is not an in-toto statement")
     try:
