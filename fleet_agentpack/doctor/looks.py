@@ -40,18 +40,18 @@ def agentpack(settings: Settings) -> Iterable[Check]:
     from fleet_agentpack.deploy.workspace import Request
 
     try:
-        found: Any = open_service(settings).doctor(Request())
+        found = open_service(settings).doctor(Request())
     except AppError as error:
         yield _config_repo(error)
         return
-    yield Check("agentpack", "machine id", "ok", found["data"]["machine_id"])
-    for row in found["data"]["roots"]:
-        fine = not row["issues"]
-        detail = row["root"] if fine else f"{row['root']}: {', '.join(row['issues'])}"
-        state = "ok" if fine else "note"
-        advice = row["suggestion"] or ""
-        yield Check("agentpack", f"{row['target']} root", state, detail, advice)  # type: ignore[arg-type]
-    for warning in found["warnings"]:
+    yield Check("agentpack", "machine id", "ok", found.data.machine_id)
+    for row in found.data.roots:
+        detail = f"{row.root}: {', '.join(row.issues)}" if row.issues else row.root
+        advice = row.suggestion or ""
+        yield Check(
+            "agentpack", f"{row.target} root", "note" if row.issues else "ok", detail, advice
+        )
+    for warning in found.warnings:
         yield Check("agentpack", "configuration", "note", warning)
 
 
