@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -376,10 +376,29 @@ def test_only_what_clients_see_changes_the_fingerprint(
     assert changed == [False, True, False, False, False, True, True]
 
 
+def test_a_tool_that_is_being_replaced_is_not_gone_in_between(
+    home: Path, tools: Path, service: EnactService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.install("alice/hello")
+    before, seen = list(service.projection().callables), service.fingerprint()
+    rename, looks = os.rename, 0
+
+    def watched(source: Any, target: Any, **options: Any) -> None:
+        nonlocal looks
+        rename(source, target, **options)
+        looks += 1
+        assert list(service.projection().callables) == before
+        assert service.fingerprint() == seen
+
+    monkeypatch.setattr(os, "rename", watched)
+    make_service(home).install("alice/hello")
+    assert looks >= 2
+    assert list(service.projection().callables) == before and service.fingerprint() == seen
+
+
 def test_the_store_stamps_what_changes(home: Path, tools: Path, service: EnactService) -> None:
     before = service.fingerprint()
     assert service.fingerprint() == before
-    time.sleep(0.02)
     make_service(home).install("alice/hello")
     after = service.fingerprint()
     assert after != before
