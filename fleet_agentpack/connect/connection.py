@@ -13,7 +13,7 @@ from typing import Any, Literal
 from fleet_agentpack.connect.config_file import ConfigFile
 from fleet_agentpack.connect.errors import ConnectError
 from fleet_agentpack.connect.model import Client, Entry, OwnCommand, Scope, Surroundings
-from fleet_agentpack.console.terminal import plain, printable
+from fleet_agentpack.console.text import plain, printable
 from fleet_agentpack.kit.process import ProcessTimeoutError, run
 
 # What says how a server is reached; all else in an entry is the user's and stays.

@@ -133,6 +133,6 @@ def test_a_directory_that_cannot_be_written_is_a_problem(home: Path, look: Look)
 def test_people_get_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor", "--all"]) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[0].split() == ["area", "what", "found"]
+    assert out.splitlines()[0].split() == ["AREA", "WHAT", "FOUND"]
     assert "→ fleet-agentpack init" in out
     assert out.splitlines()[-1].startswith("Nothing is broken; • is optional")
