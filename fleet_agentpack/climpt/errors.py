@@ -1,4 +1,4 @@
-"""The one error type of climpt: the seed's three shapes, and bad arguments."""
+"""climpt's one error type: the contract's three shapes, and bad arguments."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from fleet_agentpack.kit.errors import AppError, Problem
 class ClimptError(AppError):
     """An expected failure; `hint` says what to do next."""
 
+    is_missing_registry = False
+
     def __init__(self, error: str, *, hint: str | None = None, **fields: str) -> None:
         self.error = error
         self.fields = fields
@@ -18,13 +20,16 @@ class ClimptError(AppError):
         super().__init__(error)
 
     def __str__(self) -> str:
-        """One line for people, and the hint on a second."""
+        """One line for people."""
         between = " " if "c1" in self.fields else ": "
-        line = ": ".join(filter(None, [self.error, between.join(self.fields.values())]))
-        return f"{line}\n{self.hint}" if self.hint else line
+        return ": ".join(filter(None, [self.error, between.join(self.fields.values())]))
+
+    def advice(self) -> Sequence[str]:
+        """The hint."""
+        return [self.hint] if self.hint else []
 
     def payload(self) -> dict[str, Any]:
-        """The seed's object; a hint is one key more."""
+        """The contract's object; a hint is one key more."""
         return {"error": self.error, **self.fields, **({"hint": self.hint} if self.hint else {})}
 
     @classmethod
@@ -36,6 +41,13 @@ class ClimptError(AppError):
     def registry_unreadable(cls, path: str, details: str, hint: str | None = None) -> ClimptError:
         """A registry, or the file that names it, cannot be used."""
         return cls("Failed to load registry", path=path, details=details, hint=hint)
+
+    @classmethod
+    def registry_missing(cls, path: str, hint: str) -> ClimptError:
+        """There is no registry yet."""
+        error = cls.registry_unreadable(path, "File not found", hint)
+        error.is_missing_registry = True
+        return error
 
     @classmethod
     def execution_failed(cls, command: str, stderr: str, hint: str | None = None) -> ClimptError:

@@ -1,4 +1,4 @@
-"""Where climpt's files lie: below the project, then below the home; this module only reads."""
+"""Finds and reads climpt's files: below the project, then below the home."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class UnusableFileError(ValueError):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFile:
     """A file's text, and how to name the file to the caller."""
 
     shown: str
     text: str
 
 
-class Places:
+class ProjectFiles:
     """The two roots that climpt looks below."""
 
     def __init__(self, cwd: Path, home: Path) -> None:
@@ -48,7 +48,7 @@ class Places:
         """The project first, then the home."""
         return list(dict.fromkeys([self._project(), self._home]))
 
-    def find(self, path: str) -> Found | None:
+    def find(self, path: str) -> FoundFile | None:
         """The first of the roots' files of that path; an absolute path stands for itself.
 
         Raises `UnusableFileError` for one that leads out of its root or cannot be read.
@@ -56,10 +56,10 @@ class Places:
         for root in self.roots():
             text = read(root, path)
             if text is not None:
-                return Found(self._shown(root, path), text)
+                return FoundFile(self._shown(root, path), text)
         return None
 
-    def registry(self, agent: str) -> Found:
+    def registry(self, agent: str) -> FoundFile:
         """The registry file of an agent. Raises `ClimptError` when there is none."""
         path = self._registered().get(agent) or f"{FOLDER}/{agent}/registry.json"
         try:
@@ -68,7 +68,7 @@ class Places:
             raise ClimptError.registry_unreadable(path, str(error), _FIX_HINT) from error
         if found is None:
             hint = _INIT_HINT if agent == DEFAULT_AGENT else self._agents_hint(path)
-            raise ClimptError.registry_unreadable(path, "File not found", hint)
+            raise ClimptError.registry_missing(path, hint)
         return found
 
     def _registered(self) -> dict[str, str]:
