@@ -130,8 +130,8 @@ def _load(root: Path, path: str) -> Mapping[str, object] | None:
 def _over(low: Mapping[str, object], high: Mapping[str, object]) -> dict[str, object]:
     """`low` with the values of `high` over it, key by key at every depth."""
     merged = {**low, **high}
-    for key, below in low.items():
-        above = high.get(key)
-        if isinstance(below, Mapping) and isinstance(above, Mapping):
-            merged[key] = _over(below, above)
+    for key, value in low.items():
+        other = high.get(key)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            merged[key] = _over(value, other)
     return merged

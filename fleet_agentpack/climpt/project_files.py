@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.climpt.errors import ClimptError
+from fleet_agentpack.kit.actions import Action
 
 FOLDER = ".agent"
 CONFIG_FOLDER = f"{FOLDER}/climpt/config"
@@ -21,8 +22,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 NAME_HINT = "use letters, digits, '-' and '_' only, at most 100; correct the registry"
 
-_INIT_HINT = "`fleet-agentpack climpt init` puts an example there"
-_FIX_HINT = "correct the file, then call reload"
+CORRECT_FILE = Action("reload", text="correct the file, then call {}", person="correct the file")
+
+_INIT_HINT = Action.command("climpt", "init", text="`{}` puts an example there")
 
 
 class UnusableFileError(ValueError):
@@ -65,7 +67,7 @@ class ProjectFiles:
         try:
             found = self.find(path)
         except UnusableFileError as error:
-            raise ClimptError.registry_unreadable(path, str(error), _FIX_HINT) from error
+            raise ClimptError.registry_unreadable(path, str(error), CORRECT_FILE) from error
         if found is None:
             hint = _INIT_HINT if agent == DEFAULT_AGENT else self._agents_hint(path)
             raise ClimptError.registry_missing(path, hint)
@@ -77,7 +79,9 @@ class ProjectFiles:
             found = self.find(REGISTRY_CONFIG)
             return _registries(found.text) if found else {}
         except UnusableFileError as error:
-            raise ClimptError.registry_unreadable(REGISTRY_CONFIG, str(error), _FIX_HINT) from error
+            raise ClimptError.registry_unreadable(
+                REGISTRY_CONFIG, str(error), CORRECT_FILE
+            ) from error
 
     def _agents_hint(self, path: str) -> str:
         known = ", ".join(dict.fromkeys([DEFAULT_AGENT, *self._registered()]))

@@ -11,14 +11,17 @@ from fleet_agentpack.climpt.command_index import CommandIndex
 from fleet_agentpack.climpt.deno_cli import DenoCli
 from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.climpt.options import Options
-from fleet_agentpack.climpt.project_files import DEFAULT_AGENT, NAME, ProjectFiles
+from fleet_agentpack.climpt.project_files import CORRECT_FILE, DEFAULT_AGENT, NAME, ProjectFiles
 from fleet_agentpack.climpt.prompt_request import PromptRequest
 from fleet_agentpack.climpt.registry import NO_OPTIONS, Command, RegistryFormatError, parse
 from fleet_agentpack.climpt.render import Renderer
 from fleet_agentpack.climpt.results import Description, Match, Reloaded
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.errors import Problem
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.settings import Settings
+
+SEARCH = Action("search", text="call {} with a description of the task", person="try {}")
 
 Executor = Callable[[PromptRequest], Awaitable[str]]
 
@@ -69,7 +72,7 @@ class ClimptService:
         command = index.get(c1, c2, c3)
         if command is None:
             near = "; ".join(index.similar(c1, c2, c3))
-            hint = f"near: {near}" if near else "call search with a description of the task"
+            hint = f"near: {near}" if near else SEARCH
             raise ClimptError.command_not_found(c1, c2, c3, hint)
         return command
 
@@ -86,8 +89,7 @@ class ClimptService:
         try:
             index = CommandIndex(parse(file.text))
         except RegistryFormatError as error:
-            hint = "correct the file, then call reload"
-            raise ClimptError.registry_unreadable(file.shown, str(error), hint) from error
+            raise ClimptError.registry_unreadable(file.shown, str(error), CORRECT_FILE) from error
         self._indexes[agent] = index
         return index
 

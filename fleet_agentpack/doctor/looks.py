@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import platform
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fleet_agentpack.doctor.model import Check, Look, directory, failure, program
+from fleet_agentpack.kit.checks import Check, directory, failure, program
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.results import jsonable
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
+
+Look = Callable[[Settings], Iterable[Check]]
 
 
 def package(settings: Settings) -> Iterable[Check]:
@@ -26,7 +28,10 @@ def package(settings: Settings) -> Iterable[Check]:
     places = settings.directories
     for name in ("state", "cache", "data"):
         yield directory("package", f"{name} directory", getattr(places, name))
-    yield program("package", ["git"], settings, "git modules and worktrees need it", "install git")
+    search_path = settings.environ.get("PATH")
+    yield program(
+        "package", ["git"], search_path, "git modules and worktrees need it", "install git"
+    )
 
 
 def agentpack(settings: Settings) -> Iterable[Check]:
@@ -118,7 +123,11 @@ def enact(settings: Settings) -> Iterable[Check]:
         "install bubblewrap, or use tools with a container image" if reason else "",
     )
     yield program(
-        "enact", ["podman", "docker"], settings, "tools with an image cannot run", "install podman"
+        "enact",
+        ["podman", "docker"],
+        settings.environ.get("PATH"),
+        "tools with an image cannot run",
+        "install podman",
     )
 
 
@@ -148,14 +157,9 @@ def forge(settings: Settings) -> Iterable[Check]:
 
 def climpt(settings: Settings) -> Iterable[Check]:
     """The registry of prompt commands."""
-    from fleet_agentpack.climpt.tools import open_service
+    from fleet_agentpack.climpt.checks import checks
 
-    try:
-        count = open_service(settings).reload()["commandCount"]
-    except AppError as error:
-        yield _prompt_registry(error)
-        return
-    yield Check("climpt", "registry", "ok", f"{count} commands")
+    return checks(settings)
 
 
 LOOKS: Sequence[Look] = (package, agentpack, fleet, enact, forge, climpt)
@@ -182,14 +186,6 @@ def _config_repo(error: AppError) -> Check:
     if error.payload()["errors"][0]["code"] == "E_CONFIG_MISSING":
         return Check("agentpack", "config repo", "note", str(error), "fleet-agentpack init")
     return failure("agentpack", "config repo", error, "correct that file")
-
-
-def _prompt_registry(error: AppError) -> Check:
-    payload = error.payload()
-    detail = ": ".join(payload[key] for key in ("path", "details") if key in payload) or str(error)
-    if payload.get("details") == "File not found":
-        return Check("climpt", "registry", "note", detail, "fleet-agentpack climpt init")
-    return Check("climpt", "registry", "problem", detail, "correct that file")
 
 
 async def _ask_fleet(settings: Settings) -> tuple[list[Any], list[Any]]:

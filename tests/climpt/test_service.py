@@ -93,6 +93,7 @@ def test_an_empty_registry_is_no_error(work: Path, home: Path) -> None:
     with pytest.raises(ClimptError) as caught:
         climpt.describe("a", "b", "c")
     assert caught.value.payload()["hint"] == "call search with a description of the task"
+    assert caught.value.advice() == ["try fleet-agentpack climpt search QUERY"]
 
 
 def test_describe_gives_the_contracts_fields(work: Path, home: Path) -> None:
