@@ -90,7 +90,7 @@ def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
 
 def serve(options: argparse.Namespace, settings: Settings) -> int:
     """Serve MCP on stdio or HTTP until the client, or a signal, ends it."""
-    from fleet_agentpack.wire.descriptors import Wire
+    from fleet_agentpack.wire.descriptors import ClaimedStdio
 
     domains.check_names(settings.only)
     over_http = options.http
@@ -100,7 +100,7 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
         raise SettingsError(f"--{useless[0].replace('_', '-')} needs --http")
     if not over_http and sys.stdin is not None and sys.stdin.isatty():
         _explain_waiting()
-    wire = None if over_http else Wire.claim()
+    wire = None if over_http else ClaimedStdio.claim()
     # Importing makes many objects that live for ever: collecting them again and again is a tenth
     # of the start-up time.
     gc.disable()
