@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from fleet_agentpack.console.table import Table, render, width_for
-from fleet_agentpack.console.text import Paint, printable
+from fleet_agentpack.console.text import Paint, Text, printable
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 
-Line = str | tuple[str, ...] | Table  # the parts of a tuple stand on one line, a space between them
+Line = Text | Table
 Handler = Callable[["Console"], int | None]
 
 
@@ -41,8 +41,7 @@ class Console:
             if isinstance(line, Table):
                 print(render(line, self.paint, width_for(sys.stdout)))
             else:
-                parts = [line] if isinstance(line, str) else line
-                print(*map(printable, parts))
+                print(printable(line))
         sys.stdout.flush()
 
     def warn(self, warnings: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
-from fleet_agentpack.console.text import Paint, printable
+from fleet_agentpack.console.text import Paint, Text, printable
 
 UNLIMITED = 1_000_000_000
 
@@ -20,7 +20,7 @@ class Table:
     """
 
     headers: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Text]]
     wrap: bool = False
 
 
@@ -34,7 +34,7 @@ def render(table: Table, paint: Paint, width: int | None = None) -> str:
     # Imported here: the server, and commands that print no table, do without it.
     from rich.console import Console
     from rich.table import Table as Grid
-    from rich.text import Text
+    from rich.text import Text as Cell
 
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     overflow: Literal["fold", "ellipsis"] = "fold" if table.wrap else "ellipsis"
@@ -44,7 +44,7 @@ def render(table: Table, paint: Paint, width: int | None = None) -> str:
     for row in [headers, *table.rows]:
         cells = [" ".join(printable(cell).split()) for cell in row]
         grid.add_row(
-            *(Text.from_ansi(cell, no_wrap=not table.wrap, overflow=overflow) for cell in cells)
+            *(Cell.from_ansi(cell, no_wrap=not table.wrap, overflow=overflow) for cell in cells)
         )
     page = Console(
         width=width or UNLIMITED,

@@ -21,6 +21,9 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
+Text = str | tuple[str, ...]  # the parts of a tuple stand side by side, a space between them
+
+
 class Painted(str):
     """Text in colour: its only control characters are the colour's own."""
 
@@ -48,8 +51,10 @@ class Paint:
         return Painted(f"\x1b[{';'.join(_CODES[style] for style in styles)}m{shown}\x1b[0m")
 
 
-def printable(text: str) -> str:
+def printable(text: Text) -> str:
     """Text from outside with its control characters made visible; painted text as it is."""
+    if isinstance(text, tuple):
+        return " ".join(map(printable, text))
     if isinstance(text, Painted):
         return text
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
