@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from fleet_agentpack.connect.errors import ConnectError
 from fleet_agentpack.connect.client import Format
+from fleet_agentpack.connect.errors import ConnectError
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.keyed_edit import FormatError
 
