@@ -87,6 +87,7 @@ def test_an_interrupt_during_start_up_ends_it_quietly(imported: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
         env=child_environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job may ignore it
     ) as starting:
         assert starting.stderr
         for line in starting.stderr:
