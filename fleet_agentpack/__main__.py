@@ -1,4 +1,4 @@
-"""Entry points: the whole product, and the names under which one domain is served alone."""
+"""Entry points: the whole product, and the contracts' names for one domain alone."""
 
 from __future__ import annotations
 

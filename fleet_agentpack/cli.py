@@ -208,30 +208,23 @@ def _settings(options: argparse.Namespace, *, lenient: bool = False) -> Settings
 
 
 def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSettings:
+    from fleet_agentpack.config import HttpTable
+
+    configured = settings.read_table(HttpTable, "http")
     return HttpSettings(
         host=HttpSettings.host if options.host is None else options.host,
         port=HttpSettings.port if options.port is None else options.port,
-        token=_token(options, settings),
-        allowed_hosts=(*_configured_hosts(settings), *(options.allowed_host or ())),
+        token=_token(options.token_file or configured.token_file, settings),
+        allowed_hosts=(*configured.allowed_hosts, *(options.allowed_host or ())),
         install_scope=options.install_scope or HttpSettings.install_scope,
     )
 
 
-def _configured_hosts(settings: Settings) -> list[str]:
-    hosts = settings.table("http").get("allowed_hosts", [])
-    if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
-        raise SettingsError(f"{settings.config_path}: http.allowed_hosts must be a list of names")
-    return hosts
-
-
-def _token(options: argparse.Namespace, settings: Settings) -> Secret | None:
-    path = options.token_file or settings.table("http").get("token_file")
-    if path:
-        if not isinstance(path, str):
-            raise SettingsError(f"{settings.config_path}: http.token_file must be a path")
-        return read_token_file(Path(path).expanduser())
-    given = settings.environ.get("FLEET_AGENTPACK_TOKEN", "")
-    return Secret(given) if given else None
+def _token(given: str | None, settings: Settings) -> Secret | None:
+    if given:
+        return read_token_file(Path(given).expanduser())
+    token = settings.environ.get("FLEET_AGENTPACK_TOKEN", "")
+    return Secret(token) if token else None
 
 
 def _main_parser() -> argparse.ArgumentParser:

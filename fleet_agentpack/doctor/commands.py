@@ -40,9 +40,9 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:
 
 def check_all(console: Console) -> int:
     """Print what was found and what to do; the status says whether anything is broken."""
-    from fleet_agentpack.doctor.looks import look_at_everything
+    from fleet_agentpack.doctor.checks import check_everything
 
-    checks = look_at_everything(console.settings)
+    checks = check_everything(console.settings)
     report = Report(all(check.state != "problem" for check in checks), checks)
     console.answer(report, _show(report, console.paint))
     return 0 if report.ok else 1

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_agentpack.forge.definitions import SUFFIXES, Kind, Source, Summary, summarise
+from fleet_agentpack.kit.paths import is_inside
 
 Report = Callable[[float, float | None, str], None]
 Signature = tuple[int, int, int, int]
@@ -205,9 +206,7 @@ def _rank(found: Found) -> tuple[bool, int]:
 
 def _followed(shelf: Shelf, path: str, status: os.stat_result) -> tuple[str | None, os.stat_result]:
     """Why a symbolic link is not followed, or None; and the status of what it leads to."""
-    target = Path(os.path.realpath(path))
-    allowed = [shelf.root, *([shelf.within] if shelf.within else [])]
-    if not any(target.is_relative_to(os.path.realpath(root)) for root in allowed):
+    if not is_inside(path, shelf.root, *([shelf.within] if shelf.within else [])):
         return "a symbolic link that leads out of its directory", status
     try:
         return None, Path(path).stat()

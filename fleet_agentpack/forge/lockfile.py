@@ -15,9 +15,9 @@ from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.inheritance import flattened, requirements
 from fleet_agentpack.forge.names import Reference, is_usable_name, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.places import UnreadableError, read_text
 from fleet_agentpack.forge.service import Desk
 from fleet_agentpack.forge.writing import stamp, write_json, writing_below
+from fleet_agentpack.kit.files import UnreadableError, read_text
 
 FORMAT = 1
 MAX_WORKFLOW_BYTES = 1_000_000

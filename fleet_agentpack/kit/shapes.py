@@ -120,9 +120,18 @@ def misfits(shape: Any, data: Any, at: Place = (), nouns: Nouns = TOML) -> list[
 def unknown_keys(shape: Any, data: Any, at: Place = ()) -> list[UnknownKey]:
     """Every key that the shape does not have, with the known one that is nearest."""
     hint, _, _ = _plain(shape)
-    here = list(_unknown_here(hint, data, at)) if _is_shape(hint) else []
-    below = (unknown_keys(kind, value, (*at, key)) for key, kind, value in _inside(hint, data))
-    return [*here, *(each for found in below for each in found)]
+    found: list[UnknownKey] = []
+    if not (_is_shape(hint) and isinstance(data, Mapping)):
+        for part, kind, value in _inside(hint, data):
+            found += unknown_keys(kind, value, (*at, part))
+        return found
+    known = _keys(hint)
+    for key, value in data.items():
+        if key in known:
+            found += unknown_keys(known[key].kind, value, (*at, key))
+        else:
+            found.append(UnknownKey.among(known, (*at, str(key))))
+    return found
 
 
 def known_keys(shape: Any) -> set[str]:
@@ -172,14 +181,8 @@ def _missing(hint: Any, data: Any, at: Place) -> Iterator[Misfit]:
             yield Misfit((*at, name), "is missing")
     config = getattr(hint, "__struct_config__", None)
     if config is not None and config.forbid_unknown_fields:
-        yield from _unknown_here(hint, data, at)
-
-
-def _unknown_here(hint: Any, data: Any, at: Place) -> Iterator[UnknownKey]:
-    known = _keys(hint)
-    for key in data if isinstance(data, Mapping) else ():
-        if key not in known:
-            yield UnknownKey.among(known, (*at, str(key)))
+        unknown = (str(key) for key in data if key not in _keys(hint))
+        yield from (UnknownKey.among(_keys(hint), (*at, key)) for key in unknown)
 
 
 def _inside(hint: Any, data: Any) -> Iterator[tuple[Part, Any, Any]]:

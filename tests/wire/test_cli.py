@@ -139,8 +139,8 @@ def test_unknown_settings_are_named_in_a_warning(work: Path) -> None:
     done = pipe("", FLEET_AGENTPACK_CONFIG=str(work / "some.toml"))
     assert done.returncode == 0
     assert [line.split("unknown setting ")[1] for line in done.stderr.decode().splitlines()] == [
-        "http.tokenfile",
-        "climtp",
+        "http.tokenfile; did you mean token_file?",
+        "climtp; did you mean climpt?",
     ]
 
 
@@ -179,3 +179,14 @@ def test_the_printed_size_is_the_size_on_the_wire(
     text = json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
     assert total[:2] == ["all", str(len(tools))]
     assert int(total[2].replace(",", "")) == len(text.encode()) - 1
+
+
+def test_the_wire_is_taken_before_anything_heavy_is_imported() -> None:
+    code = (
+        "import sys, fleet_agentpack.cli, fleet_agentpack.wire.descriptors\n"
+        "print({'fastmcp', 'mcp', 'pydantic', 'httpx', 'asyncio'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=child_environment()
+    )
+    assert done.stdout == "set()\n", done.stderr
