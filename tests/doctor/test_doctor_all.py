@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack import cli
+from fleet_agentpack.doctor.checks import CHECKS
 from tests.rig import SERVE, child_environment
 
 Checks = dict[tuple[str, str], dict[str, Any]]
@@ -136,3 +137,13 @@ def test_people_get_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.splitlines()[0].split() == ["AREA", "WHAT", "FOUND"]
     assert "→ fleet-agentpack init" in out
     assert out.splitlines()[-1].startswith("Nothing is broken; • is optional")
+
+
+def test_a_room_that_does_not_import_hides_none_of_the_others(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHECKS, "fleet", "fleet_agentpack.no_such_room")
+    status, checks = look()
+    assert status == 1
+    assert "no_such_room" in checks["fleet", "files"]["detail"]
+    assert {area for area, _ in checks} >= {"agentpack", "enact", "forge", "climpt"}
