@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack import cli
 from fleet_agentpack.settings import Settings
 from tests.cassette import Cassette
+from tests.console.streams import Terminal
 from tests.fleet.local_fleet import CONFIG, LocalFleet
 from tests.fleet.stage import CASSETTES, HOST, TOKEN
 from tests.rig import SESSION_TOKEN
@@ -250,6 +252,21 @@ async def test_the_command_line_runs_a_fleet(local: LocalFleet, home: Path) -> N
     assert "agent/papi" in command(local, "delete", "papi", "--yes")
     error = json.loads(command(local, "show", "papi", "--json", status=1))
     assert error["error"] == "not_found"
+
+
+def test_a_deletion_that_is_declined_deletes_nothing(
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(local, "create", "papi", "--project", "demo", "--spec", "x")
+    for arguments, answer in (([], "Nothing was deleted\n"), (["--json"], DECLINED)):
+        monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+        assert cli.run(["fleet", "delete", "papi", *arguments]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == answer and "Delete agent 'papi' and its workspace? [y/N]" in shown.err
+    assert "papi" in command(local, "list")
+
+
+DECLINED = '{"message":"Nothing was deleted"}\n'
 
 
 async def test_watch_keeps_the_table_up_to_date_until_interrupted(local: LocalFleet) -> None:
