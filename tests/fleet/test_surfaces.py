@@ -163,9 +163,9 @@ async def test_create_reports_progress_over_mcp(
         ({"FLEET_AGENTPACK_FLEET": "cloud"}, "'coder' or 'local'"),
         ({"CODER_URL": "coder", "CODER_SESSION_TOKEN": TOKEN}, "http or https"),
         ({"CODER_URL": "https://me:pw@x.test", "CODER_SESSION_TOKEN": TOKEN}, "without a user"),
-        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}\nX: 1"}, "no session token has"),
-        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN};a=1"}, "no session token has"),
-        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}é"}, "no session token has"),
+        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}\nX: 1"}, "is not a session token"),
+        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN};a=1"}, "is not a session token"),
+        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}é"}, "is not a session token"),
     ],
 )
 async def test_half_a_configuration_is_a_503_that_names_what_is_missing(
