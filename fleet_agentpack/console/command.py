@@ -32,11 +32,15 @@ class Console:
         if self.as_json:
             print_json(result)
             return
-        self.show(*lines)
+        self.stream(lines)
         self.warn(_warnings_of(result))
 
     def show(self, *lines: Line) -> None:
         """Print lines and tables; control characters from outside are made visible."""
+        self.stream(lines)
+
+    def stream(self, lines: Iterable[Line]) -> None:
+        """Like `show`, for lines that are made while they are printed."""
         for line in lines:
             if isinstance(line, Table):
                 print(render(line, self.paint, width_for(sys.stdout)))
