@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
-import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fleet_agentpack.doctor.model import Check, Look, directory, failure, program
+from fleet_agentpack.kit.checks import Check, directory, failure, program
 from fleet_agentpack.kit.errors import AppError
-from fleet_agentpack.kit.results import jsonable
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
+
+Look = Callable[[Settings], Iterable[Check]]
 
 
 def package(settings: Settings) -> Iterable[Check]:
@@ -26,7 +25,10 @@ def package(settings: Settings) -> Iterable[Check]:
     places = settings.directories
     for name in ("state", "cache", "data"):
         yield directory("package", f"{name} directory", getattr(places, name))
-    yield program("package", ["git"], settings, "git modules and worktrees need it", "install git")
+    search_path = settings.environ.get("PATH")
+    yield program(
+        "package", ["git"], search_path, "git modules and worktrees need it", "install git"
+    )
 
 
 def agentpack(settings: Settings) -> Iterable[Check]:
@@ -35,91 +37,33 @@ def agentpack(settings: Settings) -> Iterable[Check]:
     from fleet_agentpack.deploy.workspace import Request
 
     try:
-        found: Any = open_service(settings).doctor(Request())
+        found = open_service(settings).doctor(Request())
     except AppError as error:
         yield _config_repo(error)
         return
-    yield Check("agentpack", "machine id", "ok", found["data"]["machine_id"])
-    for row in found["data"]["roots"]:
-        fine = not row["issues"]
-        detail = row["root"] if fine else f"{row['root']}: {', '.join(row['issues'])}"
-        state = "ok" if fine else "note"
-        advice = row["suggestion"] or ""
-        yield Check("agentpack", f"{row['target']} root", state, detail, advice)  # type: ignore[arg-type]
-    for warning in found["warnings"]:
+    yield Check("agentpack", "machine id", "ok", found.data.machine_id)
+    for row in found.data.roots:
+        detail = f"{row.root}: {', '.join(row.issues)}" if row.issues else row.root
+        advice = row.suggestion or ""
+        yield Check(
+            "agentpack", f"{row.target} root", "note" if row.issues else "ok", detail, advice
+        )
+    for warning in found.warnings:
         yield Check("agentpack", "configuration", "note", warning)
 
 
 def fleet(settings: Settings) -> Iterable[Check]:
     """The engine, and whether it answers."""
-    from fleet_agentpack.fleet.options import choose_engine, fleet_table
+    from fleet_agentpack.fleet.checks import checks
 
-    try:
-        table = fleet_table(settings)
-        engine = choose_engine(settings, table)
-        agents, projects = asyncio.run(_ask_fleet(settings))
-    except AppError as error:
-        advice = 'correct what it names; [fleet] engine = "local" runs agents on this machine'
-        yield failure("fleet", "engine", error, advice)
-        return
-    where = (
-        settings.environ.get("CODER_URL", "this machine") if engine == "coder" else "this machine"
-    )
-    yield Check("fleet", "engine", "ok", f"{engine}, on {where}; {len(agents)} agents")
-    if projects:
-        yield Check("fleet", "projects", "ok", ", ".join(row["name"] for row in projects))
-    else:
-        advice = "start the server in a git repository, or add [fleet.projects.NAME] path"
-        yield Check("fleet", "projects", "note", "none", advice)
-    if engine == "local":
-        yield _agent_program(settings, table.program or "claude", table.programs)
+    return checks(settings)
 
 
 def enact(settings: Settings) -> Iterable[Check]:
-    """The store, the trust policy, the registry, and where tools can run."""
-    from fleet_agentpack.enact.config import ConfigFile
-    from fleet_agentpack.enact.providers import Bubblewrap
-    from fleet_agentpack.enact.tools import open_service
+    """The tool registry."""
+    from fleet_agentpack.enact.checks import checks
 
-    root = settings.home / ".enact"
-    yield directory("enact", "store", root)
-    config = ConfigFile(root / "config.yaml", settings.environ, settings.home).read()
-    try:
-        yield Check("enact", "trust policy", "ok", config.trust.policy)
-        url = config.registry.url
-        yield (
-            _registry(url)
-            if url
-            else Check(
-                "enact",
-                "registry",
-                "note",
-                "built-in tools only",
-                "set registry.url in ~/.enact/config.yaml to use a remote one",
-            )
-        )
-        installed = open_service(settings).installed()["tools"]
-        broken = [row["name"] for row in installed if row.get("error")]
-        yield Check(
-            "enact",
-            "installed tools",
-            "problem" if broken else "ok",
-            f"{len(installed)}" + (f"; broken: {', '.join(broken)}" if broken else ""),
-            "install the broken ones again" if broken else "",
-        )
-    except AppError as error:
-        yield failure("enact", "configuration", error, f"correct {root / 'config.yaml'}")
-    reason = Bubblewrap(settings.environ.get("PATH", ""), settings.home).unavailable()
-    yield Check(
-        "enact",
-        "sandbox",
-        "note" if reason else "ok",
-        reason or "bubblewrap works",
-        "install bubblewrap, or use tools with a container image" if reason else "",
-    )
-    yield program(
-        "enact", ["podman", "docker"], settings, "tools with an image cannot run", "install podman"
-    )
+    return checks(settings)
 
 
 def forge(settings: Settings) -> Iterable[Check]:
@@ -190,49 +134,3 @@ def _prompt_registry(error: AppError) -> Check:
     if payload.get("details") == "File not found":
         return Check("climpt", "registry", "note", detail, "fleet-agentpack climpt init")
     return Check("climpt", "registry", "problem", detail, "correct that file")
-
-
-async def _ask_fleet(settings: Settings) -> tuple[list[Any], list[Any]]:
-    from fleet_agentpack.fleet.engine import open_fleet
-
-    service = open_fleet(settings, "human")
-    try:
-        agents, projects = await service.agents(), await service.projects()
-        return jsonable(agents)["agents"], jsonable(projects)["projects"]
-    finally:
-        await service.close()
-
-
-def _agent_program(settings: Settings, name: str, programs: Any) -> Check:
-    from fleet_agentpack.fleet.local.programs import load_programs
-
-    chosen = load_programs(programs).get(name)
-    if chosen is None:
-        return Check(
-            "fleet", "agent program", "problem", f"{name} is not described", "see docs/fleet.md"
-        )
-    found = shutil.which(chosen.command[0], path=settings.environ.get("PATH"))
-    if found:
-        return Check("fleet", "agent program", "ok", f"{name}: {found}")
-    advice = f"install {chosen.command[0]}, or choose another with [fleet] program"
-    return Check(
-        "fleet", "agent program", "note", f"{name}: {chosen.command[0]} is not installed", advice
-    )
-
-
-def _registry(url: str) -> Check:
-    import httpx
-
-    if not url.startswith(("http://", "https://")):
-        return Check("enact", "registry", "ok", url)
-    try:
-        httpx.get(url, timeout=5)
-    except httpx.HTTPError:
-        return Check(
-            "enact",
-            "registry",
-            "problem",
-            f"{url} does not answer",
-            "check registry.url and the network",
-        )
-    return Check("enact", "registry", "ok", f"{url} answers")

@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -32,9 +32,16 @@ class Row:
     note: str | None = None
 
 
+class Point(NamedTuple):
+    x: int
+    y: Maybe[int] = UNKNOWN
+
+
 def test_unknown_is_left_out_and_none_is_null() -> None:
     assert jsonable(Row("a")) == {"name": "a", "note": None}
     assert jsonable(Row("a", 0)) == {"name": "a", "size": 0, "note": None}
+    assert jsonable(Point(1)) == {"x": 1}
+    assert jsonable((Point(1, 2), (1, 2))) == [{"x": 1, "y": 2}, [1, 2]]
     assert jsonable({"a": UNKNOWN, "b": [UNKNOWN, 1], "c": {UNKNOWN}}) == {"b": [1], "c": []}
 
 

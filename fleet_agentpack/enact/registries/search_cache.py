@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.registry import Hit
+from fleet_agentpack.enact.registries.remote import RemoteRegistry
+from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.results import UNKNOWN, jsonable
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,14 @@ class SearchCache:
         """A kept answer, however old."""
         try:
             data = json.loads(self._path(key).read_bytes())
-            hits = tuple(
-                Hit(row["name"], row["description"], row["version"], tuple(row["tags"]))
-                for row in data["hits"]
-            )
+            hits = tuple(map(_hit, data["hits"]))
             return CachedAnswer(hits, data["etag"], float(data["fetched_at"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def put(self, key: str, hits: Sequence[Hit], etag: str | None) -> None:
         """Keep an answer."""
-        rows: list[dict[str, Any]] = [asdict(hit) for hit in hits]
-        data = {"fetched_at": self.clock(), "etag": etag, "hits": rows}
+        data = {"fetched_at": self.clock(), "etag": etag, "hits": jsonable(hits)}
         try:
             write_atomic(self._path(key), json.dumps(data), mode=0o600)
         except OSError:
@@ -55,6 +52,12 @@ class SearchCache:
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+
+
+def _hit(row: Mapping[str, Any]) -> Hit:
+    name, description = str(row["name"]), str(row["description"])
+    tags = tuple(row.get("tags") or ())
+    return Hit(name, description, row.get("version") or UNKNOWN, tags or UNKNOWN)
 
 
 def search_remote(

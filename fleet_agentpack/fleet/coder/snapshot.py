@@ -1,4 +1,4 @@
-"""A workspace of Coder as a sighting of an agent; pure."""
+"""Turns a Coder workspace into a snapshot of an agent; pure."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from datetime import datetime
 
 from fleet_agentpack.fleet.coder import models
 from fleet_agentpack.fleet.coder.listing import ListedWorkspace
-from fleet_agentpack.fleet.models import Glance, Report, Sighting
+from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, StatusReport
 from fleet_agentpack.fleet.reconcile import episodes
 
 AGENT_APPS = ("claude-code", "ccw", "agentapi")
 KNOWN_STATES = ("working", "idle", "complete", "failure")
 
 
-def glance(row: ListedWorkspace, closer: Callable[[], Sighting]) -> Glance:
-    """The little that a list of agents tells of one."""
+def listed_agent(row: ListedWorkspace, snapshot: Callable[[], AgentSnapshot]) -> ListedAgent:
+    """An agent as far as a page of workspaces tells."""
     build, agent = row.latest_build, row.agent
-    return Glance(
+    return ListedAgent(
         row.id,
         row.name,
         build.status == "running" and _connected(agent),
         (build.id, build.status, bytes(row.latest_app_status), bytes(agent.apps) if agent else b""),
-        closer,
+        snapshot,
     )
 
 
-def sighting(
-    workspace: models.Workspace, project: str, looked_at: datetime, app_slug: str | None
-) -> Sighting:
-    """The agent that a workspace is, as far as one look at the workspace tells."""
+def snapshot(
+    workspace: models.Workspace, project: str, taken_at: datetime, app_slug: str | None
+) -> AgentSnapshot:
+    """An agent as far as its workspace tells."""
     build, agent = workspace.latest_build, workspace.agent()
     reports = _reports(workspace, agent_app(agent, app_slug)) if build.transition == "start" else []
-    word = workspace.latest_app_status
-    updated = [workspace.updated_at, build.updated_at, *([word.created_at] if word else [])]
-    return Sighting(
+    report = workspace.latest_app_status
+    updated = [workspace.updated_at, build.updated_at, *([report.created_at] if report else [])]
+    return AgentSnapshot(
         workspace_id=workspace.id,
         name=workspace.name,
         project=project,
         created_at=workspace.created_at,
         updated_at=max(updated),
-        looked_at=looked_at,
+        taken_at=taken_at,
         build=build.id,
         alive=build.status == "running",
         online=build.status == "running" and _connected(agent),
@@ -48,12 +48,12 @@ def sighting(
         handle=workspace,
         episodes=episodes(reports),
         reported_at=reports[-1].at if reports else None,
-        last_word=_report(word) if word else None,
+        last_report=_report(report) if report else None,
     )
 
 
 def agent_app(agent: models.WorkspaceAgent | None, slug: str | None) -> models.App | None:
-    """The app that AgentAPI is: the configured one, a usual one, or the only one that reports."""
+    """The app behind which AgentAPI runs: configured, usual, or the only one that reports."""
     apps = (agent.apps if agent else None) or []
     for wanted in [slug] if slug else AGENT_APPS:
         for app in apps:
@@ -63,10 +63,10 @@ def agent_app(agent: models.WorkspaceAgent | None, slug: str | None) -> models.A
     return reporting[0] if not slug and len(reporting) == 1 else None
 
 
-def _reports(workspace: models.Workspace, app: models.App | None) -> list[Report]:
+def _reports(workspace: models.Workspace, app: models.App | None) -> list[StatusReport]:
     """What the app reported in this build, oldest first.
 
-    Coder's `latest_app_status` and the app's own list each can be a moment ahead of the other.
+    Either of Coder's `latest_app_status` and the app's own list can be ahead of the other.
     """
     rows = {row.id: row for row in (app.statuses if app else None) or []}
     latest, since = workspace.latest_app_status, workspace.latest_build.created_at
@@ -75,9 +75,9 @@ def _reports(workspace: models.Workspace, app: models.App | None) -> list[Report
     return [_report(row) for row in sorted(rows.values(), key=lambda row: row.created_at)]
 
 
-def _report(row: models.AppStatus) -> Report:
+def _report(row: models.AppStatus) -> StatusReport:
     state = row.state if row.state in KNOWN_STATES else "idle"
-    return Report(row.id, state, row.message, row.created_at)
+    return StatusReport(row.id, state, row.message, row.created_at)
 
 
 def _connected(agent: models.AgentState | None) -> bool:

@@ -9,7 +9,7 @@ import secrets
 import sys
 from typing import Any
 
-from fleet_agentpack.enact.execute import MARKER
+from fleet_agentpack.enact.backends.child import MARKER
 
 WORKSPACE = "/workspace"
 

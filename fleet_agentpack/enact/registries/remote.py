@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from fleet_agentpack.enact.attest import LARGEST_ATTESTATION
 from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import FIND_ANOTHER, EnactError
 from fleet_agentpack.enact.names import is_name, is_reserved
-from fleet_agentpack.enact.registry import (
-    Hit,
+from fleet_agentpack.enact.registries.registry import (
     Release,
     Tick,
     best_version,
@@ -21,13 +19,16 @@ from fleet_agentpack.enact.registry import (
     refuse_too_many,
     shown,
 )
-from fleet_agentpack.enact.transport import (
+from fleet_agentpack.enact.registries.transport import (
     ANSWER_DEADLINE_S,
-    Answer,
     RegistryHttp,
     RegistryRefusal,
     parse_object,
 )
+from fleet_agentpack.enact.results import Hit
+from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
+from fleet_agentpack.kit.http import Answer
+from fleet_agentpack.kit.results import UNKNOWN
 
 DOWNLOAD_DEADLINE_S = 300.0
 ATTESTATIONS_DEADLINE_S = 60.0  # for all of one version together
@@ -202,8 +203,8 @@ def _hit(row: Mapping[str, Any]) -> Hit | None:
     return Hit(
         name,
         shown(row.get("description")),
-        version if isinstance(version, str) else None,
-        tuple(shown(tag) for tag in tags[:20]) if isinstance(tags, list) else (),
+        version if isinstance(version, str) and version else UNKNOWN,
+        tuple(map(shown, tags[:20])) or UNKNOWN if isinstance(tags, list) else UNKNOWN,
     )
 
 
@@ -221,9 +222,7 @@ def _yanked(name: str, version: str, reason: object, replacement: object) -> Ena
         "VERSION_YANKED",
         f"{name}@{version} was withdrawn" + (f": {shown(reason)}" if shown(reason) else ""),
         details={"tool": name, "version": version, "replacement": newer or None},
-        next_actions=[
-            f"ask for {name}@{newer}" if newer else "call enact__search for another tool"
-        ],
+        actions=[f"ask for {name}@{newer}" if newer else FIND_ANOTHER],
     )
 
 

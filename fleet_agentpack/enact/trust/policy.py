@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact.attest import (
+from fleet_agentpack.enact.config import TrustConfig
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.trust.attestations import (
     AttestationRefused,
     AttestationVerifier,
     Subject,
     verdict,
 )
-from fleet_agentpack.enact.config import TrustConfig
-from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.identity import Signer
-
-BUILTIN = "builtin"
+from fleet_agentpack.enact.trust.identity import Signer
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Trusted:
         }
 
 
-class Gate:
+class TrustPolicy:
     """Lets a tool through, or refuses it with the reason."""
 
     def __init__(self, config_path: Path) -> None:

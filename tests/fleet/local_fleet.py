@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.fleet.engine import open_fleet
+from fleet_agentpack.fleet.results import AgentCreated, TaskSummary
 from fleet_agentpack.fleet.service import FleetService
 from fleet_agentpack.settings import Settings
 
@@ -55,7 +56,7 @@ def repository(path: Path) -> Path:
 
 
 @dataclass
-class Here:
+class LocalFleet:
     """A machine with one project."""
 
     project: Path
@@ -70,14 +71,14 @@ class Here:
         """Where an agent works."""
         return self.settings.directories.data / "agents" / name
 
-    async def create(self, name: str, project: str = "demo") -> dict[str, Any]:
+    async def create(self, name: str, project: str = "demo") -> AgentCreated:
         return await self.fleet.create(name, project, "coder", SPEC)
 
-    async def ended(self, name: str, fleet: FleetService | None = None) -> dict[str, Any]:
+    async def ended(self, name: str, fleet: FleetService | None = None) -> TaskSummary:
         """The newest task once it is over."""
         return await ended(fleet or self.fleet, name)
 
-    async def work(self, name: str, task: str) -> dict[str, Any]:
+    async def work(self, name: str, task: str) -> TaskSummary:
         """Start a task and wait for its end."""
         await self.fleet.start(name, task)
         return await self.ended(name)
@@ -90,10 +91,10 @@ class Here:
         return [row for row in rows if row["type"] == "heard"]
 
 
-async def ended(fleet: FleetService, name: str) -> dict[str, Any]:
+async def ended(fleet: FleetService, name: str) -> TaskSummary:
     for _ in range(600):
-        task: dict[str, Any] = (await fleet.history(name))["tasks"][0]
-        if task["status"] not in ("pending", "running"):
+        task = (await fleet.history(name)).tasks[0]
+        if task.status not in ("pending", "running"):
             return task
         await asyncio.sleep(0.05)
     raise AssertionError(f"never ended: {task}")

@@ -9,28 +9,28 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fleet_agentpack.enact import bundle, manifest
-from fleet_agentpack.enact.attest import Subject
-from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.config import Config, RegistryConfig
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import EnactError, ask_user
 from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
-from fleet_agentpack.enact.receipt import Receipt
-from fleet_agentpack.enact.registry import (
-    DirectoryRegistry,
-    Hit,
+from fleet_agentpack.enact.receipt import BUILTIN, Receipt
+from fleet_agentpack.enact.registries.directory import DirectoryRegistry
+from fleet_agentpack.enact.registries.registry import (
     Registry,
     Release,
     Tick,
     no_tick,
     rank,
 )
+from fleet_agentpack.enact.registries.remote import RemoteRegistry
+from fleet_agentpack.enact.registries.search_cache import SearchCache, search_remote
+from fleet_agentpack.enact.registries.transport import RegistryHttp
+from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.schemas import check_schema
-from fleet_agentpack.enact.searching import SearchCache, search_remote
-from fleet_agentpack.enact.transport import RegistryHttp
-from fleet_agentpack.enact.trust import BUILTIN, Gate, Trusted
+from fleet_agentpack.enact.trust.attestations import Subject
+from fleet_agentpack.enact.trust.policy import Trusted, TrustPolicy
 from fleet_agentpack.kit.paths import expand_home
 
-BUILTIN_ROOT = Path(__file__).parent / "builtin"
+BUILTIN_ROOT = Path(__file__).parent.parent / "builtin"
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Acquired:
 class Sources:
     """The built-in registry and the configured one."""
 
-    def __init__(self, gate: Gate, cache: SearchCache, home: Path) -> None:
+    def __init__(self, policy: TrustPolicy, cache: SearchCache, home: Path) -> None:
         self.builtin = DirectoryRegistry(BUILTIN_ROOT, BUILTIN, f"{BUILTIN_NAMESPACE}/")
-        self._gate = gate
+        self._policy = policy
         self._cache = cache
         self._home = home
         self._builtin_hits: list[Hit] | None = None
@@ -79,7 +79,7 @@ class Sources:
         if registry is self.builtin:
             trusted = Trusted(BUILTIN)
         else:
-            trusted = self._gate.decide(
+            trusted = self._policy.decide(
                 subject, trust, lambda: registry.attestations(release, tick)
             )
         package, read = _opened(release, data)
@@ -94,20 +94,18 @@ class Sources:
         folder = self.builtin.folder(release) if registry is self.builtin else None
         return Acquired(package, read, receipt, (*trusted.warnings, *read.warnings), folder)
 
-    def recheck(self, receipt: Receipt, config: Config) -> bool:
-        """Hold an installed tool against today's policy; tells whether it is a built-in one.
+    def recheck(self, receipt: Receipt, config: Config) -> None:
+        """Hold an installed tool against today's policy.
 
         Raises `EnactError` when it would not be let in today.
         """
         trust = config.trust
-        if receipt.source == BUILTIN:
-            if self._files_of_builtin(receipt) != receipt.files:
-                raise EnactError.tool_changed(
-                    receipt.name, receipt.version, "this package carries other files for it now"
-                )
-            return True
-        self._gate.recheck(receipt.name, receipt.version, receipt.trust, trust)
-        return False
+        if not receipt.is_builtin:
+            self._policy.recheck(receipt.name, receipt.version, receipt.trust, trust)
+        elif self._files_of_builtin(receipt) != receipt.files:
+            raise EnactError.tool_changed(
+                receipt.name, receipt.version, "this package carries other files for it now"
+            )
 
     def close(self) -> None:
         """Give connections back."""
@@ -137,7 +135,7 @@ class Sources:
             raise EnactError.tool_not_found(
                 name,
                 hint="no registry is configured, only the built-in tools are there",
-                ask=f"set registry.url in {config.path}",
+                action=ask_user(f"set registry.url in {config.path}"),
             )
         return registry
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import EnactError, ask_user
 from fleet_agentpack.enact.manifest import Variable
 from fleet_agentpack.enact.settings import Keyring
 from fleet_agentpack.kit.files import UnreadableError, read_text
@@ -32,7 +32,7 @@ class Resolved:
 
 
 @dataclass(frozen=True)
-class Sources:
+class VariableSources:
     """Where values come from."""
 
     environ: Mapping[str, str]
@@ -40,7 +40,7 @@ class Sources:
     keyring: Keyring
 
 
-def resolve(tool: str, variables: Sequence[Variable], sources: Sources) -> Resolved:
+def resolve(tool: str, variables: Sequence[Variable], sources: VariableSources) -> Resolved:
     """The value of every declared variable. Raises `EnactError` when a required one has none."""
     files = [parse_env_file(path) for path in sources.env_files] if variables else []
     values: dict[str, str] = {}
@@ -96,7 +96,7 @@ def namespaces(tool: str) -> Iterator[str]:
         tool = tool.rpartition("/")[0]
 
 
-def _secret(tool: str, variable: Variable, sources: Sources) -> str | None:
+def _secret(tool: str, variable: Variable, sources: VariableSources) -> str | None:
     for namespace in namespaces(tool):
         found = sources.keyring(KEYRING_SERVICE, f"{namespace}:{variable.name}")
         if found:
@@ -124,7 +124,7 @@ def _missing(tool: str, variable: Variable) -> EnactError:
         "SECRET_MISSING" if variable.secret else "VARIABLE_MISSING",
         f"{tool} needs {variable.name}: {variable.description}",
         details={"tool": tool, "variable": variable.name},
-        next_actions=[f"ask the user to {where}"],
+        actions=[ask_user(where)],
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from fleet_agentpack.enact.identity import Signer
+from fleet_agentpack.enact.trust.identity import Signer
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
