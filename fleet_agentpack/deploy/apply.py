@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fleet_agentpack.deploy import lockfile
 from fleet_agentpack.deploy.batch import Batch, Kept, Step
@@ -110,7 +109,7 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     )
     lock = lockfile_sha256(workspace)
 
-    def record(rows: Sequence[Row], backup_root: str) -> dict[str, Any]:
+    def record(rows: Sequence[Row], backup_root: str) -> dict[str, object]:
         return Snapshot(
             kind="deploy",
             id=snapshot_id,

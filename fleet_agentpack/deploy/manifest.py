@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.deploy.decode import Fields, ShapeError, is_null
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.yaml_fields import FieldError, Fields, is_null
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.paths import is_plain
 
@@ -176,7 +176,7 @@ def _parse(path: Path, text: str) -> _Draft:
         modules = [
             _module(Fields(node, f"modules[{i}]")) for i, node in enumerate(root.list("modules"))
         ]
-    except (ShapeError, yaml12.YamlError) as error:
+    except (FieldError, yaml12.YamlError) as error:
         raise _invalid(path, str(error)) from error
     return _Draft(version, Manifest(path, profiles, targets, tuple(modules)))
 
@@ -227,7 +227,7 @@ def _git(fields: Fields) -> GitSource:
 def _choice(fields: Fields, name: str, allowed: Sequence[str]) -> str:
     value = fields.text(name)
     if value not in allowed:
-        raise ShapeError(
+        raise FieldError(
             f"{fields.path(name)}: unknown value `{value}`, expected {' or '.join(allowed)}"
         )
     return value

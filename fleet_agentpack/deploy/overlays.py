@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, Project, git
@@ -30,6 +32,14 @@ class Overlay:
     def metadata(self) -> str:
         """The directory that describes the overlay and is never deployed."""
         return f"{self.directory}/{METADATA_DIR}"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The upstream files that an overlay was made from."""
+
+    upstream_sha256: str
+    file_manifest: Sequence[TreeEntry]
 
 
 class Overlays:
@@ -92,7 +102,7 @@ class Overlays:
                 continue
             files, patches = self._contents(overlay, reader)
             now = {entry.path: entry.sha256 for entry in upstream}
-            then = {row["path"]: row["sha256"] for row in baseline["file_manifest"]}
+            then = {entry.path: entry.sha256 for entry in baseline.file_manifest}
             changed = False
             for name in sorted({*files, *patches} & set(then)):
                 if now.get(name) != then[name]:
@@ -102,7 +112,7 @@ class Overlays:
                         f"overlay drift ({overlay.scope}) module {module_id}: upstream {what}"
                         f" {name} since the overlay was made; compare it with {overlay.directory}"
                     )
-            if not changed and tree_hash(upstream) != baseline["upstream_sha256"]:
+            if not changed and tree_hash(upstream) != baseline.upstream_sha256:
                 yield (
                     f"overlay drift ({overlay.scope}) module {module_id}: upstream changed since"
                     f" the overlay was made; compare it with {overlay.directory}"
@@ -259,17 +269,13 @@ def _kind(overlay: Overlay) -> str:
     return str(kind)
 
 
-def _baseline(overlay: Overlay) -> dict[str, Any] | None:
+def _baseline(overlay: Overlay) -> Baseline | None:
     path = Path(overlay.metadata, "baseline.json")
     if not path.is_file():
         return None
     try:
-        found = json.loads(read_file(str(path)))
-        rows = [
-            {"path": str(row["path"]), "sha256": row["sha256"]} for row in found["file_manifest"]
-        ]
-        return {"file_manifest": rows, "upstream_sha256": found["upstream_sha256"]}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return msgspec.json.decode(read_file(str(path)), type=Baseline)
+    except (ValueError, RecursionError) as error:
         raise DeployError.config_invalid(
             f"{path} cannot be read as an overlay's baseline", overlay_dir=overlay.directory
         ) from error

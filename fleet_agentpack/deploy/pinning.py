@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from fleet_agentpack.deploy import lockfile
@@ -10,6 +9,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.gitstore import GitStore, module_directory
 from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.indented_json import indented
 from fleet_agentpack.deploy.lockfile import (
     ListedModule,
     Lockfile,
@@ -24,7 +24,6 @@ from fleet_agentpack.deploy.results import Fetched, Locked, Updated, UpdateStep
 from fleet_agentpack.deploy.snapshots import now_text
 from fleet_agentpack.deploy.trees import list_files, tree_hash
 from fleet_agentpack.kit.files import write_atomic
-from fleet_agentpack.kit.results import jsonable
 
 
 class Pinning:
@@ -41,9 +40,8 @@ class Pinning:
         """Pin every enabled module to what its source is now."""
         modules = sorted((m for m in manifest.modules if m.enabled), key=lambda module: module.id)
         document = Lockfile(generated_at=now_text(), modules=list(map(self._pinned, modules)))
-        text = json.dumps(jsonable(document), indent=2, ensure_ascii=False) + "\n"
         try:
-            write_atomic(self.path, text, durable=self._home.durable)
+            write_atomic(self.path, indented(document), durable=self._home.durable)
         except OSError as error:
             raise DeployError.io(self.path, error, "write") from error
         return Locked(str(self.path), self.path.as_posix(), len(modules))

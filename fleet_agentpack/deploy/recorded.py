@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fleet_agentpack.deploy.indented_json import indented
 from fleet_agentpack.deploy.model import Output, Root
-from fleet_agentpack.deploy.pretty import pretty
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.kit.paths import is_plain
 
@@ -141,4 +141,4 @@ def manifest_bytes(
             for output in outputs
         ],
     }
-    return pretty(document)
+    return indented(document)

@@ -271,7 +271,7 @@ class SnapshotsData:
 class SnapshotData:
     """One snapshot as it is stored."""
 
-    snapshot: Mapping[str, Any]
+    snapshot: Mapping[str, object]
 
 
 # init, lock, fetch and update

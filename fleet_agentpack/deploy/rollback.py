@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fleet_agentpack.deploy.apply import change_of
 from fleet_agentpack.deploy.batch import Batch, Step
@@ -69,7 +68,7 @@ class Rollback:
     def batch(self, event_id: str) -> Batch:
         """The transaction that carries it out."""
 
-        def record(rows: Sequence[Row], backup_root: str) -> dict[str, Any]:
+        def record(rows: Sequence[Row], backup_root: str) -> dict[str, object]:
             changes = [change_of(row, backup_root) for row in rows]
             listed = {change.path for change in changes}
             manifests = (root.manifest for root in self.roots)

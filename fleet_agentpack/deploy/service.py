@@ -39,9 +39,9 @@ from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
+from fleet_agentpack.deploy.text_diff import text_diffs
 from fleet_agentpack.deploy.transaction import Report, Transaction
 from fleet_agentpack.deploy.trees import TreeReader
-from fleet_agentpack.deploy.unified import unified
 from fleet_agentpack.deploy.workspace import Request, Workspace, extras
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
@@ -271,7 +271,7 @@ class DeployService:
 
     def texts(self, found: Plan) -> Iterator[tuple[Change, str]]:
         """The differences of a plan as text, one by one."""
-        return unified(self._home, found.changes)
+        return text_diffs(self._home, found.changes)
 
     def _propose(
         self, request: Request, cache: RepoCache, reader: Reader, recovered: Sequence[str] = ()

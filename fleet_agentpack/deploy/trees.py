@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, hash_file, may_execute
@@ -20,12 +20,13 @@ METADATA_DIR = ".agentpack"
 _SKIPPED = frozenset({".git", METADATA_DIR})
 
 
-class TreeEntry(NamedTuple):
+@dataclass(frozen=True)
+class TreeEntry:
     """One file as lockfiles and baselines list it."""
 
     path: str
     sha256: str
-    bytes: int
+    bytes: int = 0
 
 
 class TreeReader:

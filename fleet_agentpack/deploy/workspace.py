@@ -24,7 +24,7 @@ from fleet_agentpack.deploy.repo_cache import KnownDesired, RepoCache
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.survey import Survey, survey
 from fleet_agentpack.deploy.targets import BY_NAME, NAMES, PROJECT_ONLY
-from fleet_agentpack.deploy.targets.target import Area, Scene
+from fleet_agentpack.deploy.targets.target import Area, TargetContext
 from fleet_agentpack.deploy.trees import Tree
 
 _UNSCANNED = frozenset({".git", ".agentpack"})
@@ -116,8 +116,8 @@ class Workspace:
         )
 
     def _areas(self, target: str) -> Iterator[Area]:
-        scene = Scene(target, self.manifest.targets[target], self.home, self.project)
-        return BY_NAME[target].areas(scene)
+        context = TargetContext(target, self.manifest.targets[target], self.home, self.project)
+        return BY_NAME[target].areas(context)
 
     def _modules(
         self, chosen: list[Module], areas: list[tuple[str, Area]]

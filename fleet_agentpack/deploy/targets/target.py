@@ -18,7 +18,7 @@ _TRUE, _FALSE = {"true", "yes", "1"}, {"false", "no", "0"}
 
 
 @dataclass(frozen=True)
-class Scene:
+class TargetContext:
     """What a target may look at to find its areas."""
 
     target: str
@@ -70,7 +70,7 @@ class Target:
     """One tool that can be deployed to."""
 
     name: str
-    areas: Callable[[Scene], Iterator[Area]]
+    areas: Callable[[TargetContext], Iterator[Area]]
     project_only: bool = False
     checks: tuple[str, ...] = ()  # module types looked at even when their option is off
     options: Mapping[str, Any] = field(default_factory=dict)  # what `init` spells out

@@ -27,7 +27,7 @@ _OPTIONS = (
 )
 
 
-def unified(home: Home, changes: Sequence[Change]) -> Iterator[tuple[Change, str]]:
+def text_diffs(home: Home, changes: Sequence[Change]) -> Iterator[tuple[Change, str]]:
     """Each change with its difference, or a note why there is none to show."""
     rest = iter(changes)
     while some := list(islice(rest, _AT_ONCE)):
