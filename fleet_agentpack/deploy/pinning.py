@@ -1,4 +1,4 @@
-"""`lock`, `fetch` and `update`: pin every module, and bring the pinned commits here."""
+"""`lock`, `fetch` and `update`: pin every module, and fetch the pinned commits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pinning:
         self.path = repo / lockfile.FILE_NAME
 
     def lock(self, manifest: Manifest) -> Locked:
-        """Pin every enabled module to what its source is now."""
+        """Pin every enabled module to the current state of its source."""
         modules = sorted((m for m in manifest.modules if m.enabled), key=lambda module: module.id)
         document = Lockfile(generated_at=now_text(), modules=list(map(self._pinned, modules)))
         try:
@@ -47,7 +47,7 @@ class Pinning:
         return Locked(str(self.path), self.path.as_posix(), len(modules))
 
     def fetch(self) -> Fetched:
-        """Have every pinned commit here, and check that it is what was pinned."""
+        """Fetch every pinned commit, and check its content against the lockfile."""
         pinned = [
             (module, module.resolved_source.git)
             for module in lockfile.load(self._repo).modules
@@ -79,7 +79,7 @@ class Pinning:
         if tree_hash(files) != pinned.sha256:
             raise DeployError(
                 "E_UNEXPECTED",
-                f"store content hash mismatch for {pinned.id}: {place} is not what was locked",
+                f"store content hash mismatch for {pinned.id}: {place} differs from the lockfile",
                 reason="store_content_mismatch",
                 next_actions=("remove_checkout", "run_fetch"),
                 module_id=pinned.id,

@@ -47,7 +47,7 @@ class SnapshotChange:
 
     @property
     def removes(self) -> bool:
-        """Whether nothing stands at the path afterwards."""
+        """Whether there is no file afterwards."""
         return self.op in ("delete", "rollback_delete")
 
 
@@ -77,7 +77,7 @@ class Snapshot:
 
     @property
     def emptied(self) -> tuple[Root, ...]:
-        """The roots whose manifests this record took away."""
+        """The roots whose manifests this record removed."""
         return tuple(
             Root(change.target, os.path.dirname(change.path), True)
             for change in self.changes
@@ -103,7 +103,7 @@ class Snapshot:
 
     @cached_property
     def root_keys(self) -> frozenset[tuple[str, str]]:
-        """Every root that this record had a say in, as target and directory."""
+        """Every root that this record wrote or emptied, as target and directory."""
         return frozenset((root.target, root.dir) for root in (*self.roots, *self.emptied))
 
     def paths_of(self, target: str) -> Set[str]:
@@ -149,7 +149,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class History:
-    """All records that can be read, oldest first, and what could not."""
+    """All readable records, oldest first, with warnings about the others."""
 
     snapshots: tuple[Snapshot, ...]
     warnings: tuple[str, ...] = ()
@@ -207,10 +207,10 @@ class SnapshotStore:
                 return known[1]
             snapshot = _decode(path.read_bytes())
         except OSError as error:
-            raise ValueError(f"snapshot {snapshot_id} cannot be read: {error.strerror}") from error
+            raise ValueError(f"snapshot {snapshot_id} cannot be read ({error.strerror})") from error
         except (ValueError, RecursionError) as error:
             raise ValueError(f"snapshot {snapshot_id} is not a valid record") from error
-        self._parsed.clear()  # records of large deploys are large: the last one is enough
+        self._parsed.clear()  # records of large deploys are large: keep only the last one
         self._parsed[snapshot_id] = (stamp, snapshot)
         return snapshot
 
@@ -229,13 +229,13 @@ class SnapshotStore:
         return self._roots[snapshot_id]
 
     def history(self) -> History:
-        """Every record that can be read; the others are named."""
+        """Every readable record, and a warning for each of the others."""
         found, warnings = [], []
         for snapshot_id in self.ids():
             try:
                 found.append(self.load(snapshot_id))
             except ValueError as error:
-                warnings.append(f"{error}; it is skipped ({self.home.snapshots})")
+                warnings.append(f"{error} and is skipped ({self.home.snapshots})")
         return History(tuple(found), tuple(warnings))
 
     def last_files(self, roots: Sequence[Root]) -> dict[Root, dict[str, str]]:

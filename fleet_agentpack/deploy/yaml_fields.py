@@ -1,7 +1,8 @@
-"""Reads YAML nodes into values as agentpack does: strict shapes, lenient scalars, places in errors.
+"""Reads YAML nodes as agentpack 0.9.1 does: strict shapes, lenient scalars, lines in errors.
 
-Any plain scalar is accepted where text is expected, with its source text; an empty value stands for
-an empty list or mapping, an explicit `null` does not.
+Any plain scalar is accepted where text is expected, as it is written in the file (`ref: 1.10`),
+which is why this works on nodes and not on loaded data. An empty value means an empty list or
+mapping; an explicit `null` does not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MAX_U32: Final = 2**32 - 1
 
 
 class FieldError(ValueError):
-    """A value of the wrong kind; says where."""
+    """A value of the wrong kind, with its place in the file."""
 
 
 class Fields:
@@ -113,7 +114,7 @@ class Fields:
 
 
 def text_of(node: yaml.Node, where: str) -> str:
-    """A scalar's text as it stands in the file."""
+    """A scalar's text as it is written in the file."""
     if not isinstance(node, yaml.ScalarNode):
         raise FieldError(f"{_at(where, node)}: expected text")
     return str(node.value)

@@ -1,4 +1,4 @@
-"""What the deploy commands say to people: plans, differences, drift, findings."""
+"""The text output of the deploy commands: plans, diffs, drift, findings."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def _line_style(line: str) -> tuple[str, ...]:
 
 
 def outcome(data: DeployData) -> str:
-    """What became of a deploy."""
+    """The outcome of a deploy."""
     if data.applied:
         return f"Applied. Snapshot: {data.snapshot_id}"
     return "Aborted" if data.reason == "aborted" else "No changes"
 
 
 def status_lines(paint: Paint, data: StatusData) -> list[str]:
-    """Drift by root, and what to do about it."""
+    """Drift by root, and the next actions."""
     if not data.drift:
         lines = ["No drift"]
     else:
@@ -99,7 +99,7 @@ def status_lines(paint: Paint, data: StatusData) -> list[str]:
 
 
 def doctor_lines(paint: Paint, data: DoctorData) -> list[str]:
-    """The roots and their state, fixes, and what to do next."""
+    """The roots and their state, fixes, and the next actions."""
     rows = [
         [
             row.target,
@@ -112,7 +112,7 @@ def doctor_lines(paint: Paint, data: DoctorData) -> list[str]:
     if rows:
         lines.append(table(["target", "state", "root"], rows, paint))
     for fix in data.gitignore_fixes:
-        done = "Updated" if fix.updated else "Already right:"
+        done = "Updated" if fix.updated else "Already up to date:"
         lines.append(f"{done} {fix.gitignore_path}")
     return lines + _next_actions(data.next_actions)
 
