@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fleet_agentpack.kit.checks import Check, directory, failure, program
 from fleet_agentpack.kit.errors import AppError
-from fleet_agentpack.kit.results import jsonable
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
 
@@ -57,27 +54,9 @@ def agentpack(settings: Settings) -> Iterable[Check]:
 
 def fleet(settings: Settings) -> Iterable[Check]:
     """The engine, and whether it answers."""
-    from fleet_agentpack.fleet.options import choose_engine, fleet_table
+    from fleet_agentpack.fleet.checks import checks
 
-    try:
-        table = fleet_table(settings)
-        engine = choose_engine(settings, table)
-        agents, projects = asyncio.run(_ask_fleet(settings))
-    except AppError as error:
-        advice = 'correct what it names; [fleet] engine = "local" runs agents on this machine'
-        yield failure("fleet", "engine", error, advice)
-        return
-    where = (
-        settings.environ.get("CODER_URL", "this machine") if engine == "coder" else "this machine"
-    )
-    yield Check("fleet", "engine", "ok", f"{engine}, on {where}; {len(agents)} agents")
-    if projects:
-        yield Check("fleet", "projects", "ok", ", ".join(row["name"] for row in projects))
-    else:
-        advice = "start the server in a git repository, or add [fleet.projects.NAME] path"
-        yield Check("fleet", "projects", "note", "none", advice)
-    if engine == "local":
-        yield _agent_program(settings, table.program or "claude", table.programs)
+    return checks(settings)
 
 
 def enact(settings: Settings) -> Iterable[Check]:
@@ -155,31 +134,3 @@ def _prompt_registry(error: AppError) -> Check:
     if payload.get("details") == "File not found":
         return Check("climpt", "registry", "note", detail, "fleet-agentpack climpt init")
     return Check("climpt", "registry", "problem", detail, "correct that file")
-
-
-async def _ask_fleet(settings: Settings) -> tuple[list[Any], list[Any]]:
-    from fleet_agentpack.fleet.engine import open_fleet
-
-    service = open_fleet(settings, "human")
-    try:
-        agents, projects = await service.agents(), await service.projects()
-        return jsonable(agents)["agents"], jsonable(projects)["projects"]
-    finally:
-        await service.close()
-
-
-def _agent_program(settings: Settings, name: str, programs: Any) -> Check:
-    from fleet_agentpack.fleet.local.programs import load_programs
-
-    chosen = load_programs(programs).get(name)
-    if chosen is None:
-        return Check(
-            "fleet", "agent program", "problem", f"{name} is not described", "see docs/fleet.md"
-        )
-    found = shutil.which(chosen.command[0], path=settings.environ.get("PATH"))
-    if found:
-        return Check("fleet", "agent program", "ok", f"{name}: {found}")
-    advice = f"install {chosen.command[0]}, or choose another with [fleet] program"
-    return Check(
-        "fleet", "agent program", "note", f"{name}: {chosen.command[0]} is not installed", advice
-    )
