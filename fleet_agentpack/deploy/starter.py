@@ -30,7 +30,7 @@ change is needed, what it does, and how it was tested.
 ---
 description: Show what agentpack would deploy
 ---
-Call the `plan` tool of the agentpack server, then summarize what would be created, updated and
+Call the `plan` tool of the agentpack server, then sum up what would be created, updated and
 deleted, by target. Do not apply anything.
 """,
 }
