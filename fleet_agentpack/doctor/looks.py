@@ -124,22 +124,21 @@ def enact(settings: Settings) -> Iterable[Check]:
 
 def forge(settings: Settings) -> Iterable[Check]:
     """The configuration and the definitions."""
+    from fleet_agentpack.forge.names import KINDS
     from fleet_agentpack.forge.tools import open_service
 
     try:
-        service: Any = open_service(settings)
-        shown = service.config_show()
-        sources = shown["sources"]
-        yield Check("forge", "configuration", "ok", ", ".join(map(str, sources)) or "defaults")
-        for name, kind in (("agents", "agent"), ("tools", "tool")):
-            total = service.listing(kind)["total"]
-            yield Check("forge", name, "ok", f"{total} definitions")
-        registries = service.registry_list()["registries"]
+        service = open_service(settings)
+        sources = service.config_show().sources
+        yield Check("forge", "configuration", "ok", ", ".join(sources) or "defaults")
+        for kind in KINDS:
+            yield Check("forge", f"{kind}s", "ok", f"{service.listing(kind).total} definitions")
+        registries = service.registry_list().registries
     except AppError as error:
         yield failure("forge", "configuration", error, "correct that file")
         return
     if registries:
-        yield Check("forge", "registries", "ok", ", ".join(row["name"] for row in registries))
+        yield Check("forge", "registries", "ok", ", ".join(row.name for row in registries))
     else:
         yield Check(
             "forge", "registries", "note", "none", "fleet-agentpack forge registry add NAME URL"

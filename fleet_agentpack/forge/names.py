@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.kit.semver import Version, VersionError, best_version
 
+Kind = Literal["agent", "tool"]
+Source = Literal["local", "global", "stockyard"]
+Scope = Literal["local", "global"]
+
+KINDS: tuple[Kind, ...] = ("agent", "tool")
 LONGEST_NAME = 200
 LONGEST_SHOWN = 80
 

@@ -13,6 +13,7 @@ from fleet_agentpack.forge.masking import is_secret_name
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.writing import write_json, writing_below
+from fleet_agentpack.forge.written import RegistryChange
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
@@ -27,7 +28,7 @@ def add_registry(
     kind: str = "manifest",
     priority: int = DEFAULT_PRIORITY,
     token_env: str | None = None,
-) -> Path:
+) -> RegistryChange:
     """Add a registry to the project's or the user's file. Raises `ForgeError`."""
     if not _NAME.match(name):
         raise ForgeError.invalid(
@@ -59,10 +60,10 @@ def add_registry(
         if token_env:
             entry["auth"] = {"type": "bearer", "token_env": token_env}
         write_json(path, {**data, "registries": [*registries, entry]})
-    return path
+    return RegistryChange(name, places.shown(path))
 
 
-def remove_registry(places: Places, name: str, *, for_user: bool = False) -> Path:
+def remove_registry(places: Places, name: str, *, for_user: bool = False) -> RegistryChange:
     """Take a registry out of the project's or the user's file. Raises `ForgeError`."""
     path = _file(places, for_user=for_user)
     with writing_below(path.parent):
@@ -78,7 +79,7 @@ def remove_registry(places: Places, name: str, *, for_user: bool = False) -> Pat
                 suggestions=["See them all: fleet-agentpack forge registry list"],
             )
         write_json(path, {**data, "registries": kept})
-    return path
+    return RegistryChange(name, places.shown(path))
 
 
 def _file(places: Places, *, for_user: bool) -> Path:

@@ -24,7 +24,10 @@ Maybe: TypeAlias = Union[T, Unknown]  # noqa: UP007 - mypy wants a generic alias
 
 
 def jsonable(value: Any) -> Any:
-    """Plain JSON data from dataclasses, enums, paths, collections; `UNKNOWN` is left out."""
+    """Plain JSON data from dataclasses, enums, paths, collections; `UNKNOWN` is left out.
+
+    A field that ends in `_` is written without it: `from` cannot be the name of an attribute.
+    """
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
@@ -39,7 +42,7 @@ def jsonable(value: Any) -> Any:
         return sorted((jsonable(item) for item in value if item is not UNKNOWN), key=to_text)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: jsonable(getattr(value, field.name))
+            field.name.rstrip("_"): jsonable(getattr(value, field.name))
             for field in dataclasses.fields(value)
             if getattr(value, field.name) is not UNKNOWN
         }

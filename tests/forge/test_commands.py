@@ -140,7 +140,7 @@ def test_forks_from_copy_to_merge(run: Run, home: Path, work: Path) -> None:
     assert path.read_bytes() == before
     run("merge", "ours", "--theirs")
     assert answer(run("fork", "info", "ours", "--json"))["hasUpstreamUpdate"] is False
-    assert "has everything already" in run("merge", "ours").stdout
+    assert "is up to date" in run("merge", "ours").stdout
 
 
 def test_login_keeps_the_token_where_only_its_owner_can_read_it(run: Run, home: Path) -> None:
