@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fleet_agentpack import domains
 from fleet_agentpack.wire.commands import size
+from fleet_agentpack.wire.provider import is_reader
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
@@ -18,18 +19,18 @@ def tools_table() -> str:
     """Every tool with its domain, whether it writes, and its description."""
     rows = ["| domain | tool | | |", "|---|---|---|---|"]
     for domain in domains.select():
-        for number, spec in enumerate(domain.tools):
+        for number, tool in enumerate(domain.tools.values()):
             first = f"**{domain.name}**" if number == 0 else ""
-            effect = "reads" if spec.hints.read_only else "writes"
-            rows.append(f"| {first} | `{spec.name}` | {effect} | {spec.description} |")
+            effect = "reads" if is_reader(tool) else "writes"
+            rows.append(f"| {first} | `{tool.name}` | {effect} | {tool.description} |")
     return "\n".join(rows)
 
 
 def cost() -> str:
     """What all tools together take of a client's context, in hundreds of bytes."""
-    specs = [spec for domain in domains.select() for spec in domain.tools]
-    kilobytes = sum(map(size, specs)) / 1000
-    return f"{len(specs)} tools, {kilobytes:.1f} kB of JSON"
+    tools = [tool for domain in domains.select() for tool in domain.tools.values()]
+    kilobytes = sum(map(size, tools)) / 1000
+    return f"{len(tools)} tools, {kilobytes:.1f} kB of JSON"
 
 
 def filled(text: str) -> str:

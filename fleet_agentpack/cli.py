@@ -90,7 +90,7 @@ def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
 
 def serve(options: argparse.Namespace, settings: Settings) -> int:
     """Serve MCP on stdio or HTTP until the client, or a signal, ends it."""
-    from fleet_agentpack.wire.descriptors import Wire
+    from fleet_agentpack.wire.descriptors import ClaimedStdio
 
     domains.check_names(settings.only)
     over_http = options.http
@@ -100,7 +100,7 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
         raise SettingsError(f"--{useless[0].replace('_', '-')} needs --http")
     if not over_http and sys.stdin is not None and sys.stdin.isatty():
         _explain_waiting()
-    wire = None if over_http else Wire.claim()
+    wire = None if over_http else ClaimedStdio.claim()
     # Importing makes many objects that live for ever: collecting them again and again is a tenth
     # of the start-up time.
     gc.disable()
@@ -183,30 +183,23 @@ def _settings(options: argparse.Namespace, *, lenient: bool = False) -> Settings
 
 
 def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSettings:
+    from fleet_agentpack.config import HttpTable
+
+    configured = settings.read_table(HttpTable, "http")
     return HttpSettings(
         host=HttpSettings.host if options.host is None else options.host,
         port=HttpSettings.port if options.port is None else options.port,
-        token=_token(options, settings),
-        allowed_hosts=(*_configured_hosts(settings), *(options.allowed_host or ())),
+        token=_token(options.token_file or configured.token_file, settings),
+        allowed_hosts=(*configured.allowed_hosts, *(options.allowed_host or ())),
         install_scope=options.install_scope,
     )
 
 
-def _configured_hosts(settings: Settings) -> list[str]:
-    hosts = settings.table("http").get("allowed_hosts", [])
-    if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
-        raise SettingsError(f"{settings.config_path}: http.allowed_hosts must be a list of names")
-    return hosts
-
-
-def _token(options: argparse.Namespace, settings: Settings) -> Secret | None:
-    path = options.token_file or settings.table("http").get("token_file")
-    if path:
-        if not isinstance(path, str):
-            raise SettingsError(f"{settings.config_path}: http.token_file must be a path")
-        return read_token_file(Path(path).expanduser())
-    given = settings.environ.get("FLEET_AGENTPACK_TOKEN", "")
-    return Secret(given) if given else None
+def _token(given: str | None, settings: Settings) -> Secret | None:
+    if given:
+        return read_token_file(Path(given).expanduser())
+    token = settings.environ.get("FLEET_AGENTPACK_TOKEN", "")
+    return Secret(token) if token else None
 
 
 def _server_parser(prog: str, *, with_commands: bool) -> argparse.ArgumentParser:

@@ -9,34 +9,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import platformdirs
 
 from fleet_agentpack.kit.secret import Secret
 
 APP = "fleet-agentpack"
-
-# Every key that the configuration file may have; `*` stands for a name of the user's choice.
-KNOWN_KEYS: dict[str, Any] = {
-    "http": {"token_file": None, "allowed_hosts": None},
-    "fleet": {
-        "engine": None,
-        "program": None,
-        "create_timeout_s": None,
-        "coder": {
-            "role_parameter": None,
-            "spec_parameter": None,
-            "app_slug": None,
-            "projects": {"*": None},
-        },
-        "projects": {"*": {"path": None}},
-        "roles": {"*": {"display_name": None, "description": None, "prompt": None}},
-        "programs": {"*": None},
-    },
-    "enact": {"container": {"program": None, "global_args": None, "run_args": None}},
-    "climpt": {"execute": None},
-}
+T = TypeVar("T")
 
 
 class SettingsError(ValueError):
@@ -113,7 +93,7 @@ class Settings:
             if not lenient:
                 raise
             config, warnings = {}, [str(error)]
-        warnings += [f"{path}: unknown setting {key}" for key in _unknown_keys(config, KNOWN_KEYS)]
+        warnings += [f"{path}: unknown setting {key}" for key in _unknown_keys(config)]
         return cls(
             environ=variables,
             cwd=cwd or Path.cwd(),
@@ -137,6 +117,21 @@ class Settings:
                 raise SettingsError(f"{self.config_path}: [{'.'.join(names)}] must be a table")
         table: Mapping[str, Any] = found
         return table
+
+    def read_table(self, shape: type[T], *names: str) -> T:
+        """A table of the configuration file in its shape, with defaults for what is not there.
+
+        Raises `SettingsError` that names every key with a value of the wrong kind.
+        """
+        found = self.table(*names)
+        if not found:
+            return shape()
+        from fleet_agentpack.kit.shapes import ShapeError, convert
+
+        try:
+            return convert(shape, found, names)
+        except ShapeError as error:
+            raise SettingsError(f"{self.config_path}: {error}") from error
 
 
 def check_exposure(http: HttpSettings) -> None:
@@ -168,9 +163,10 @@ def is_loopback(host: str) -> bool:
 def read_token_file(path: Path) -> Secret:
     """The token in a file that only its owner can read. Raises `SettingsError`."""
     try:
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise SettingsError(f"{path} can be read by others; run: chmod 600 {path}")
-        token = path.read_text(encoding="utf-8").strip()
+        with path.open(encoding="utf-8") as stream:
+            if os.fstat(stream.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise SettingsError(f"{path} can be read by others; run: chmod 600 {path}")
+            token = stream.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"cannot read the token file {path}: {error}") from error
     if not token:
@@ -193,19 +189,13 @@ def _load_config(path: Path, *, required: bool) -> dict[str, Any]:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
 
 
-def _unknown_keys(
-    config: Mapping[str, Any], known: Mapping[str, Any], prefix: str = ""
-) -> list[str]:
-    found = []
-    for key, value in config.items():
-        name = f"{prefix}{key}"
-        if key not in known and "*" not in known:
-            found.append(name)
-            continue
-        below = known.get(key, known.get("*"))
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
-            found += _unknown_keys(value, below, f"{name}.")
-    return found
+def _unknown_keys(config: Mapping[str, Any]) -> list[str]:
+    if not config:
+        return []
+    from fleet_agentpack.config import ConfigFile
+    from fleet_agentpack.kit.shapes import unknown_keys
+
+    return [f"{key.name}{key.hint}" for key in unknown_keys(ConfigFile, config)]
 
 
 def split_names(text: str) -> tuple[str, ...]:

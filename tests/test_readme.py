@@ -98,19 +98,11 @@ def test_every_variable_is_documented() -> None:
 
 
 def test_every_setting_is_documented() -> None:
-    from fleet_agentpack.settings import KNOWN_KEYS
+    from fleet_agentpack.config import ConfigFile
+    from fleet_agentpack.kit.shapes import known_keys
 
     section = README.split("## Configuration")[1].split("## ")[0]
-
-    def names(table: dict[str, object]) -> set[str]:
-        found = set()
-        for key, below in table.items():
-            found |= {key} - {"*"}
-            if isinstance(below, dict):
-                found |= names(below)
-        return found
-
-    assert [name for name in names(KNOWN_KEYS) if name not in section] == []
+    assert [name for name in known_keys(ConfigFile) if name not in section] == []
 
 
 def test_every_server_option_is_documented() -> None:

@@ -4,34 +4,35 @@ import gc
 import sys
 
 
-async def noop(_service: object, *, text: str = "") -> dict[str, str]:
-    """Do nothing."""
-    return {"text": text}
-
-
 def main() -> int:
-    from fleet_agentpack.wire.descriptors import Wire
+    from fleet_agentpack.wire.descriptors import ClaimedStdio
 
     port = int(sys.argv[1]) if len(sys.argv) > 1 else None
-    wire = None if port else Wire.claim()
+    wire = None if port else ClaimedStdio.claim()
     gc.disable()
+    from fastmcp.dependencies import Depends
+
     from fleet_agentpack import domains
     from fleet_agentpack.settings import HttpSettings, Settings
     from fleet_agentpack.wire.logs import configure
-    from fleet_agentpack.wire.params import READS
-    from fleet_agentpack.wire.register import Domain, Spec
+    from fleet_agentpack.wire.provider import READS, DomainTools
     from fleet_agentpack.wire.server import assemble
 
     configure("warning")
     chosen = domains.select()
-    extra = Domain(
-        name="noop",
+    extra = DomainTools(
+        "noop",
         server_name="noop",
         instructions="noop",
         error=chosen[0].error,
-        open=lambda _settings: None,
-        tools=[Spec(noop, READS)],
+        open_service=lambda _settings: None,
     )
+
+    @extra.tool(annotations=READS)
+    async def noop(*, service: object = Depends(extra.service), text: str = "") -> dict[str, str]:
+        """Do nothing."""
+        return {"text": text}
+
     mcp = assemble(Settings.read(), [*chosen, extra])
     gc.enable()
     gc.freeze()

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.climpt.errors import ClimptError
+from fleet_agentpack.kit.files import UnreadableError, read_text
+from fleet_agentpack.kit.paths import is_inside
 
 FOLDER = ".agent"
 CONFIG_FOLDER = f"{FOLDER}/climpt/config"
@@ -21,6 +23,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 NAME_HINT = "use letters, digits, '-' and '_' only, at most 100; correct the registry"
 
+_REASONS = {
+    "too_large": f"larger than {MAX_BYTES // 1024 // 1024} MB",
+    "not_text": "not UTF-8 text",
+}
 _INIT_HINT = "`fleet-agentpack climpt init` puts an example there"
 _FIX_HINT = "correct the file, then call reload"
 
@@ -98,17 +104,13 @@ def read(root: Path, path: str) -> str | None:
     """A text file below a root; None when it is not there. Raises `UnusableFileError`."""
     file = below(root, path)
     try:
-        if not file.exists():
+        return read_text(file, MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    except UnreadableError as error:
+        if error.kind == "below_a_file":
             return None
-        if not file.is_file():
-            raise UnusableFileError("not a regular file")
-        if file.stat().st_size > MAX_BYTES:
-            raise UnusableFileError(f"larger than {MAX_BYTES // 1024 // 1024} MB")
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnusableFileError("not UTF-8 text") from error
-    except OSError as error:
-        raise UnusableFileError(error.strerror or "cannot be read") from error
+        raise UnusableFileError(_REASONS.get(error.kind, str(error))) from error
 
 
 def below(root: Path, path: str) -> Path:
@@ -118,7 +120,7 @@ def below(root: Path, path: str) -> Path:
     """
     try:
         resolved = (root / path).resolve()
-        inside = Path(path).is_absolute() or resolved.is_relative_to(root.resolve())
+        inside = Path(path).is_absolute() or is_inside(resolved, root)
     except (OSError, ValueError, RuntimeError) as error:
         raise UnusableFileError("not a usable path") from error
     if not inside:

@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from fastmcp.dependencies import Depends
 from pydantic import Field, WithJsonSchema
 
 from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.kit.results import jsonable, to_text
-from fleet_agentpack.wire.params import READS
-from fleet_agentpack.wire.register import Domain, Reply, Spec
+from fleet_agentpack.wire.provider import READS, DomainTools
+from fleet_agentpack.wire.replies import Reply
 
 if TYPE_CHECKING:
     from fleet_agentpack.climpt.service import ClimptService
@@ -16,14 +17,40 @@ if TYPE_CHECKING:
 # The original's list of command line options is taken too, but not advertised.
 Options = Annotated[
     Any,
-    WithJsonSchema({"type": "object"}),
-    Field(description="edition, adaptation, file, destination, stdin, uv-<name>"),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "edition, adaptation, file, destination, stdin, uv-<name>",
+        }
+    ),
 ]
 Agent = Annotated[str, Field(description='"climpt", unless search was asked for another')]
 NO_OPTIONS: dict[str, Any] = {}
 
 
-def search(climpt: "ClimptService", *, query: str, agent: str = "climpt") -> Any:
+def open_service(settings: "Settings") -> "ClimptService":
+    """The service for the project that the server was started in."""
+    from fleet_agentpack.climpt.opening import open_climpt
+
+    return open_climpt(
+        settings.cwd, settings.home, settings.environ, settings.table("climpt").get("execute")
+    )
+
+
+mcp = DomainTools(
+    "climpt",
+    server_name="climpt",
+    instructions="climpt: ready prompts for recurring work such as commits and branches; search, "
+    "describe, then execute and follow the prompt.",
+    error=ClimptError,
+    open_service=open_service,
+)
+
+
+@mcp.tool(annotations=READS)
+def search(
+    *, climpt: "ClimptService" = Depends(mcp.service), query: str, agent: str = "climpt"
+) -> Any:
     """Find the prompts of this project that fit a task in plain words, as commands c1, c2, c3.
 
     Call describe or execute next.
@@ -32,14 +59,23 @@ def search(climpt: "ClimptService", *, query: str, agent: str = "climpt") -> Any
     return Reply(to_text(results), {"results": results})
 
 
-def describe(climpt: "ClimptService", *, c1: str, c2: str, c3: str, agent: str = "climpt") -> Any:
+@mcp.tool(annotations=READS)
+def describe(
+    *,
+    climpt: "ClimptService" = Depends(mcp.service),
+    c1: str,
+    c2: str,
+    c3: str,
+    agent: str = "climpt",
+) -> Any:
     """Show a prompt command's usage and options; search gives c1, c2, c3. Call execute next."""
     return climpt.describe(c1, c2, c3, agent)
 
 
+@mcp.tool(annotations=READS)
 async def execute(
-    climpt: "ClimptService",
     *,
+    climpt: "ClimptService" = Depends(mcp.service),
     agent: Agent,
     c1: str,
     c2: str,
@@ -53,26 +89,7 @@ async def execute(
     return Reply(await climpt.execute(agent, c1, c2, c3, options))
 
 
-def reload(climpt: "ClimptService", *, agent: str = "climpt") -> Any:
+@mcp.tool(annotations=READS)
+def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> Any:
     """Read the registry of prompt commands again after its file changed. Call search next."""
     return climpt.reload(agent)
-
-
-def open_service(settings: "Settings") -> "ClimptService":
-    """The service for the project that the server was started in."""
-    from fleet_agentpack.climpt.opening import open_climpt
-
-    return open_climpt(
-        settings.cwd, settings.home, settings.environ, settings.table("climpt").get("execute")
-    )
-
-
-DOMAIN = Domain(
-    name="climpt",
-    server_name="climpt",
-    instructions="climpt: ready prompts for recurring work such as commits and branches; search, "
-    "describe, then execute and follow the prompt.",
-    error=ClimptError,
-    open=open_service,
-    tools=[Spec(search, READS), Spec(describe, READS), Spec(execute, READS), Spec(reload, READS)],
-)

@@ -111,7 +111,7 @@ def _domains(
     if options.all:
         return ()
     chosen = {
-        domain.name: sum(spec.hints.read_only or not settings.read_only for spec in domain.tools)
+        domain.name: len(domain.tools_for(read_only=settings.read_only))
         for domain in domains.select(settings.only)
     }
     return fitting(chosen, connection.client.tool_limit) or settings.only

@@ -8,6 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from fleet_agentpack.kit.files import UnreadableError, read_text
+
 PROGRAM = "fleet-agentpack"
 # Where uvx and `pipx run` unpack programs for one run; such a path may be gone tomorrow.
 _SHORT_LIVED = {"archive-v0", "environments-v2", "builds-v0"}
@@ -61,8 +63,8 @@ def _script(running: Running) -> Path | None:
 
 def _is_checkout(directory: Path) -> bool:
     try:
-        text = (directory / "pyproject.toml").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = read_text(directory / "pyproject.toml")
+    except (FileNotFoundError, UnreadableError):
         return False
     return f'name = "{PROGRAM}"' in text
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, hash_file, may_execute
 from fleet_agentpack.deploy.model import FileState, Root
+from fleet_agentpack.kit.paths import is_inside
 
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _O_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -222,8 +223,7 @@ def _is_directory(path: str) -> bool:
 
 def _refuse_way_out(root: Root, path: str) -> None:
     """Raises `DeployError` when a link leads out of its root."""
-    inside = os.path.realpath(root.dir).rstrip("/") + "/"
-    if not os.path.realpath(path).startswith(inside):
+    if not is_inside(path, root.dir):
         raise DeployError(
             "E_IO_INVALID_PATH",
             f"{path} is a link that leads out of {root.dir}",

@@ -14,8 +14,8 @@ from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.lockfile import Lockfile
 from fleet_agentpack.deploy.manifest import GitSource, Module
 from fleet_agentpack.deploy.model import module_fs_key, safe_name
-from fleet_agentpack.kit.files import EscapeError, check_relative
 from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.paths import EscapeError, check_relative, is_inside
 
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _CLONE_TIMEOUT_S = 600.0
@@ -148,9 +148,8 @@ class GitStore:
 
 def module_directory(module: Module, checkout: Checkout, subdir: str) -> str:
     """The module's own directory or file inside its checkout."""
-    base = os.path.realpath(checkout.directory)
-    found = os.path.realpath(os.path.join(base, subdir)) if subdir else base
-    if found != base and not found.startswith(base + os.sep):
+    found = os.path.realpath(checkout.directory / subdir)
+    if not is_inside(found, checkout.directory):
         raise DeployError.config_invalid(
             f"module {module.id}: subdir {subdir!r} leads out of its repository",
             module_id=module.id,

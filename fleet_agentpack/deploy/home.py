@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.kit import process
+from fleet_agentpack.kit.paths import expand_home
 
 _TRUTHY = {"1", "true", "yes", "y", "on"}
 _GIT_OWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
@@ -31,10 +33,7 @@ class Home:
     def of(cls, environ: Mapping[str, str], user: Path, cwd: Path, cache: Path) -> Home:
         """The home that the environment names."""
         given = environ.get("AGENTPACK_HOME")
-        if given is None:
-            root = user / ".agentpack"
-        else:
-            root = cwd / (user / given[2:] if given.startswith("~/") else given)
+        root = user / ".agentpack" if given is None else cwd / expand_home(given, user)
         return cls(root, user, cwd, cache, environ)
 
     @property
@@ -74,9 +73,7 @@ class Home:
 
     def expand(self, text: str) -> str:
         """An absolute path from configuration text: `~/` is the user's home, else from the cwd."""
-        if text == "~" or text.startswith("~/"):
-            text = str(self.user) + text[1:]
-        absolute = os.path.join(self.cwd, text)
+        absolute = os.path.join(self.cwd, expand_home(text, self.user))
         if ".." in absolute.split("/"):
             return os.path.realpath(absolute)
         return os.path.normpath(absolute).replace("//", "/")
@@ -214,7 +211,7 @@ def machine_id(home: Home, given: str | None = None) -> str:
     for candidate in candidates:
         if name := normal_machine(candidate):
             return name
-    return normal_machine(_host_name()) or "unknown"
+    return normal_machine(socket.gethostname()) or "unknown"
 
 
 def normal_machine(text: str) -> str:
@@ -226,10 +223,3 @@ def normal_machine(text: str) -> str:
         elif not kept or kept[-1] != "-":
             kept.append("-")
     return "".join(kept).strip("-")
-
-
-def _host_name() -> str:
-    try:
-        return process.run(["hostname"], timeout_s=5).text
-    except (OSError, TimeoutError):
-        return ""

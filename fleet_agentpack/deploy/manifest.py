@@ -10,6 +10,7 @@ from typing import Any
 from fleet_agentpack.deploy.decode import Fields, ShapeError, is_null
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.paths import is_plain
 
 FILE_NAME = "agentpack.yaml"
 SUPPORTED_VERSIONS = [1]
@@ -290,7 +291,7 @@ def id_problem(module_id: str) -> str | None:
     if any(ord(char) < 32 or ord(char) == 127 or char == "\\" for char in module_id):
         return "contains a backslash or a control character"
     for part in module_id.partition(":")[::2] if ":" in module_id else (module_id,):
-        if any(piece in ("", ".", "..") for piece in part.split("/")):
+        if not is_plain(part):
             return "has an empty part, or one that is `.` or `..`"
     return None
 

@@ -14,7 +14,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, Project, git
 from fleet_agentpack.deploy.model import Blob, module_fs_key, read_file
 from fleet_agentpack.deploy.trees import METADATA_DIR, Tree, TreeEntry, TreeReader, tree_hash
-from fleet_agentpack.kit.files import EscapeError, check_relative
+from fleet_agentpack.kit.paths import EscapeError, check_relative
 
 SCOPES = ("global", "machine", "project")  # low to high
 

@@ -11,6 +11,7 @@ from typing import Any
 from fleet_agentpack.deploy.model import Output, Root
 from fleet_agentpack.deploy.pretty import pretty
 from fleet_agentpack.deploy.snapshots import SnapshotStore
+from fleet_agentpack.kit.paths import is_plain
 
 SCHEMA_VERSION = 1
 
@@ -107,7 +108,7 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
     warnings = warnings if legacy else []
     files, prefix = {}, root.path("")
     for relative, sha256 in entries.items():
-        if _stays_inside(relative):
+        if is_plain(relative):
             files[prefix + relative] = sha256
         else:
             warnings.append(
@@ -118,12 +119,6 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
 
 def _unusable(root: Root, warning: str) -> RootRecord:
     return RootRecord(root, warnings=(f"{warning}; the next deploy repairs it",))
-
-
-def _stays_inside(relative: str) -> bool:
-    padded = f"/{relative}/"
-    odd = "//" in padded or "/./" in padded or "/../" in padded or "\x00" in padded
-    return not odd
 
 
 def manifest_bytes(

@@ -1,17 +1,18 @@
 """The agentpack domain: plan, diff, status, doctor, deploy_apply and rollback as MCP tools."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from fastmcp.dependencies import Depends
 from pydantic import Field
 
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
-from fleet_agentpack.wire.params import DESTROYS, READS, Call
-from fleet_agentpack.wire.register import Domain, Services, Spec
+from fleet_agentpack.wire.call import Call, CurrentCall
+from fleet_agentpack.wire.provider import DESTROYS, READS, DomainTools
 
 if TYPE_CHECKING:
-    from fastmcp import FastMCP
-
     from fleet_agentpack.deploy.service import DeployService
     from fleet_agentpack.deploy.workspace import Request
 
@@ -39,9 +40,27 @@ Yes = Annotated[
 SnapshotId = Annotated[str, Field(description="Snapshot id to rollback to.")]
 
 
+def open_service(settings: Settings) -> "DeployService":
+    """The deploy service for the server's environment."""
+    from fleet_agentpack.deploy.service import open_home
+
+    return open_home(settings.environ, settings.home, settings.cwd, settings.directories.cache)
+
+
+mcp = DomainTools(
+    "agentpack",
+    server_name="agentpack",
+    instructions="agentpack: deploy instructions, skills, prompts and commands to Codex,"
+    " Claude Code, Cursor and VS Code. plan, diff, deploy_apply; status finds drift; rollback.",
+    error=DeployError,
+    open_service=open_service,
+)
+
+
+@mcp.tool(annotations=READS)
 def plan(
-    deploy: "DeployService",
     *,
+    deploy: "DeployService" = Depends(mcp.service),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
@@ -55,9 +74,10 @@ def plan(
     return deploy.plan(_request(repo, profile, target, machine, dry_run=dry_run))
 
 
+@mcp.tool(annotations=READS)
 def diff(
-    deploy: "DeployService",
     *,
+    deploy: "DeployService" = Depends(mcp.service),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
@@ -68,9 +88,10 @@ def diff(
     return deploy.diff(_request(repo, profile, target, machine, dry_run=dry_run))
 
 
+@mcp.tool(annotations=READS)
 def status(
-    deploy: "DeployService",
     *,
+    deploy: "DeployService" = Depends(mcp.service),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
@@ -84,7 +105,10 @@ def status(
     )
 
 
-def doctor(deploy: "DeployService", *, repo: Repo = None, target: Target = "all") -> Any:
+@mcp.tool(annotations=READS)
+def doctor(
+    *, deploy: "DeployService" = Depends(mcp.service), repo: Repo = None, target: Target = "all"
+) -> Any:
     """Check the pack's directories, permissions, git hygiene and overlays.
 
     Call it when plan, deploy_apply or rollback fails, and do what it suggests.
@@ -92,10 +116,11 @@ def doctor(deploy: "DeployService", *, repo: Repo = None, target: Target = "all"
     return deploy.doctor(_request(repo, "default", target, None))
 
 
+@mcp.tool(annotations=DESTROYS)
 def deploy_apply(
-    deploy: "DeployService",
-    call: Call,
     *,
+    deploy: "DeployService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
@@ -113,10 +138,11 @@ def deploy_apply(
     )
 
 
+@mcp.tool(annotations=DESTROYS)
 def rollback(
-    deploy: "DeployService",
-    call: Call,
     *,
+    deploy: "DeployService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
     repo: Repo = None,  # noqa: ARG001 - accepted as the seed has it; snapshots are in the home
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
@@ -143,54 +169,21 @@ def _request(
     return Request(repo, profile, target, machine, adopt, dry_run, only)
 
 
-def open_service(settings: Settings) -> "DeployService":
-    """The deploy service for the server's environment."""
-    from fleet_agentpack.deploy.service import open_home
-
-    return open_home(settings.environ, settings.home, settings.cwd, settings.directories.cache)
-
-
-def extend(mcp: "FastMCP[Any]", services: Services) -> None:
-    """The snapshots as resources."""
-    import anyio.to_thread
-
-    from fleet_agentpack.kit.results import jsonable, to_text
-
-    async def answer(*arguments: str) -> str:
-        def work() -> Any:
-            service: DeployService = services.get(DOMAIN.name)
-            try:
-                return service.snapshot(*arguments) if arguments else service.snapshots()
-            except DeployError as error:
-                return error.payload()
-
-        return to_text(jsonable(await anyio.to_thread.run_sync(work)))
-
-    @mcp.resource("agentpack://snapshots", mime_type="application/json")
-    async def snapshots() -> str:
-        """The snapshots that rollback can return to, newest first."""
-        return await answer()
-
-    @mcp.resource("agentpack://snapshots/{id}", mime_type="application/json")
-    async def snapshot(id: str) -> str:
-        """One snapshot: its files and changes."""
-        return await answer(id)
+@mcp.resource("agentpack://snapshots", mime_type="application/json")
+def snapshots(deploy: "DeployService" = Depends(mcp.service)) -> str:
+    """The snapshots that rollback can return to, newest first."""
+    return _as_json(deploy.snapshots)
 
 
-DOMAIN = Domain(
-    name="agentpack",
-    server_name="agentpack",
-    instructions="agentpack: deploy instructions, skills, prompts and commands to Codex,"
-    " Claude Code, Cursor and VS Code. plan, diff, deploy_apply; status finds drift; rollback.",
-    error=DeployError,
-    open=open_service,
-    extend=extend,
-    tools=[
-        Spec(plan, READS),
-        Spec(diff, READS),
-        Spec(status, READS),
-        Spec(doctor, READS),
-        Spec(deploy_apply, DESTROYS, confirm=True),
-        Spec(rollback, DESTROYS, confirm=True),
-    ],
-)
+@mcp.resource("agentpack://snapshots/{id}", mime_type="application/json")
+def snapshot(id: str, deploy: "DeployService" = Depends(mcp.service)) -> str:
+    """One snapshot: its files and changes."""
+    return _as_json(lambda: deploy.snapshot(id))
+
+
+def _as_json(answer: Callable[[], Any]) -> str:
+    """An answer as the text of a resource; an error is an envelope, too."""
+    try:
+        return to_text(jsonable(answer()))
+    except DeployError as error:
+        return to_text(jsonable(error.payload()))

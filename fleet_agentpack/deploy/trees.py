@@ -12,6 +12,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, hash_file, may_execute
 from fleet_agentpack.deploy.listing import Lister, Listing
 from fleet_agentpack.deploy.model import Blob, FileState
+from fleet_agentpack.kit.paths import is_inside
 
 Tree = dict[str, Blob]  # relative path → content
 
@@ -107,9 +108,7 @@ def _walk(top: str, lister: Lister, skipped: frozenset[str]) -> Iterator[tuple[s
 
 def _through_link(path: str, boundaries: tuple[str, ...]) -> os.stat_result:
     """The stat of what a link leads to, which must be a file inside the boundaries."""
-    real = os.path.realpath(path)
-    tops = [os.path.realpath(boundary) for boundary in boundaries]
-    if not any(real == top or real.startswith(top.rstrip(os.sep) + os.sep) for top in tops):
+    if not is_inside(path, *boundaries):
         raise DeployError.config_invalid(
             f"{path} is a link that leads out of its module",
             path=path,

@@ -52,10 +52,10 @@ def agentpack(settings: Settings) -> Iterable[Check]:
 
 def fleet(settings: Settings) -> Iterable[Check]:
     """The engine, and whether it answers."""
-    from fleet_agentpack.fleet.options import FleetTable, choose_engine
+    from fleet_agentpack.fleet.options import choose_engine, fleet_table
 
     try:
-        table = FleetTable.of(settings)
+        table = fleet_table(settings)
         engine = choose_engine(settings, table)
         agents, projects = asyncio.run(_ask_fleet(settings))
     except AppError as error:
@@ -72,7 +72,7 @@ def fleet(settings: Settings) -> Iterable[Check]:
         advice = "start the server in a git repository, or add [fleet.projects.NAME] path"
         yield Check("fleet", "projects", "note", "none", advice)
     if engine == "local":
-        yield _agent_program(settings, table.text("program") or "claude", table.values)
+        yield _agent_program(settings, table.program or "claude", table.programs)
 
 
 def enact(settings: Settings) -> Iterable[Check]:
@@ -202,10 +202,10 @@ async def _ask_fleet(settings: Settings) -> tuple[list[Any], list[Any]]:
         await service.close()
 
 
-def _agent_program(settings: Settings, name: str, table: Any) -> Check:
+def _agent_program(settings: Settings, name: str, programs: Any) -> Check:
     from fleet_agentpack.fleet.local.programs import load_programs
 
-    chosen = load_programs(table.get("programs", {})).get(name)
+    chosen = load_programs(programs).get(name)
     if chosen is None:
         return Check(
             "fleet", "agent program", "problem", f"{name} is not described", "see docs/fleet.md"

@@ -13,6 +13,7 @@ from fleet_agentpack.enact.manifest import PATH_FORMATS
 from fleet_agentpack.enact.schemas import check
 from fleet_agentpack.enact.template import text_of
 from fleet_agentpack.kit.errors import Problem
+from fleet_agentpack.kit.paths import expand_home
 
 MOST_PROBLEMS = 10
 _UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")  # no argument of a program can have these
@@ -64,11 +65,6 @@ def prepare(
     return Prepared(values, tuple(mounts))
 
 
-def expand(text: str, home: Path) -> Path:
-    """A path in which a leading `~/` stands for the user's home."""
-    return home / text[2:] if text.startswith("~/") else Path(text)
-
-
 def writes(schema: Mapping[str, Any]) -> bool:
     """Whether a schema asks for a directory that the tool may change."""
     properties = schema.get("properties") or {}
@@ -111,7 +107,7 @@ def _resolve(
 
 def _mount(name: str, rule: Mapping[str, Any], value: str, around: Surroundings) -> Mount:
     try:
-        path = (around.cwd / expand(value, around.home)).resolve(strict=True)
+        path = (around.cwd / expand_home(value, around.home)).resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise _bad(name, f"{value[:200]} does not exist") from error
     kind = rule["format"]

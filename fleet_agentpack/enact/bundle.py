@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.kit.files import EscapeError, check_relative
+from fleet_agentpack.kit.paths import EscapeError, check_relative, confined
 
 LARGEST_BUNDLE = 50 * 1024 * 1024
 LARGEST_UNPACKED = 200 * 1024 * 1024
@@ -73,13 +73,13 @@ class Folder:
 
     def read(self, path: str) -> bytes | None:
         """The content of one regular file; a link counts as absent."""
-        file = self._root / check_relative(path)
         try:
+            file = confined(self._root, path)
             if not stat.S_ISREG(file.lstat().st_mode):
                 return None
             with file.open("rb") as stream:
                 return stream.read(LARGEST_BUNDLE)
-        except OSError:
+        except (OSError, EscapeError):
             return None
 
 

@@ -9,22 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
-from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.identity import Auditor, AuditorError
-from fleet_agentpack.enact.manifest import ManifestError, seconds
+from fleet_agentpack.enact.identity import Auditor
+from fleet_agentpack.enact.manifest import seconds
 from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.files import UnreadableError, read_text
+from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
+from fleet_agentpack.kit.shapes import YAML, Count, Rule, Text, convert
 
-POLICIES = ("require_attestation", "prompt", "allow")
 _SAME_POLICY = {"require_audit": "require_attestation"}
-BACKENDS = ("container", "podman", "docker", "dagger", "bubblewrap", "local")
 _SAME_BACKEND = {"host": "local", "sandbox": "bubblewrap", "bwrap": "bubblewrap"}
 DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_SEARCH_TTL_S = 300.0
 LARGEST_CONFIG = 1024 * 1024
+
+T = TypeVar("T")
+_Texts = Annotated[tuple[str, ...], Rule("a list of texts")] | None
+_Policy = Annotated[
+    Literal["require_attestation", "require_audit", "prompt", "allow"],
+    Rule("one of require_attestation, prompt, allow"),
+]
+_Backend = Annotated[
+    Literal[
+        "container", "podman", "docker", "dagger", "bubblewrap", "local", "host", "sandbox", "bwrap"
+    ],
+    Rule("one of container, podman, docker, dagger, bubblewrap, local"),
+]
 
 
 @dataclass(frozen=True)
@@ -66,28 +79,30 @@ class Config:
     """The file as a whole; each section is there or says why it is not."""
 
     path: Path
-    sections: Mapping[str, Any] = field(default_factory=dict)
+    trust_section: TrustConfig | EnactError = field(default_factory=TrustConfig)
+    registry_section: RegistryConfig | EnactError = field(default_factory=RegistryConfig)
+    execution_section: ExecutionConfig | EnactError = field(default_factory=ExecutionConfig)
 
     @property
     def trust(self) -> TrustConfig:
         """The trust policy. Raises `EnactError` when it cannot be used."""
-        return self._section("trust", TrustConfig())  # type: ignore[no-any-return]
+        return _usable(self.trust_section)
 
     @property
     def registry(self) -> RegistryConfig:
         """The registry. Raises `EnactError` when it cannot be used."""
-        return self._section("registry", RegistryConfig())  # type: ignore[no-any-return]
+        return _usable(self.registry_section)
 
     @property
     def execution(self) -> ExecutionConfig:
         """Where tools run. Raises `EnactError` when it cannot be used."""
-        return self._section("execution", ExecutionConfig())  # type: ignore[no-any-return]
+        return _usable(self.execution_section)
 
-    def _section(self, name: str, default: Any) -> Any:
-        found = self.sections.get(name, default)
-        if isinstance(found, EnactError):
-            raise found
-        return found
+
+def _usable(section: T | EnactError) -> T:
+    if isinstance(section, EnactError):
+        raise section
+    return section
 
 
 class ConfigFile:
@@ -121,23 +136,21 @@ def _load(path: Path, environ: Mapping[str, str], home: Path) -> Config:
     try:
         data = _mapping(path)
     except EnactError as error:
-        return Config(path, dict.fromkeys(("trust", "registry", "execution"), error))
-    readers: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-        "trust": lambda section: _trust(section, home),
-        "registry": lambda section: _registry(section, environ),
-        "execution": _execution,
-    }
-    return Config(path, {name: _guarded(path, name, data, read) for name, read in readers.items()})
+        return Config(path, error, error, error)
+    return Config(
+        path,
+        _section(path, data, "trust", _Trust, lambda trust: _trust(trust, home)),
+        _section(path, data, "registry", _Registry, lambda found: _registry(found, environ)),
+        _section(path, data, "execution", _Execution, _execution),
+    )
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:
     try:
-        if path.stat().st_size > LARGEST_CONFIG:
-            raise EnactError.config_invalid(path, "the file is too large")
-        data = yaml12.load(path.read_text(encoding="utf-8"))
+        data = yaml12.load(read_text(path, LARGEST_CONFIG))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, yaml12.YamlError) as error:
+    except (UnreadableError, yaml12.YamlError) as error:
         raise EnactError.config_invalid(path, str(error)) from error
     if data is None:
         return {}
@@ -146,90 +159,85 @@ def _mapping(path: Path) -> Mapping[str, Any]:
     return data
 
 
-def _guarded(
-    path: Path, name: str, data: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any]
-) -> Any:
-    section = data.get(name)
-    if section is None:
-        section = {}
-    if not isinstance(section, dict):
-        return EnactError.config_invalid(path, f"{name} must be a mapping")
+S = TypeVar("S")
+
+
+def _section(
+    path: Path, data: Mapping[str, Any], name: str, shape: type[S], read: Callable[[S], T]
+) -> T | EnactError:
+    found = data.get(name)
     try:
-        return read(section)
-    except (ValueError, AuditorError) as error:
-        return EnactError.config_invalid(path, f"{name}.{error}")
+        return read(shape() if found is None else convert(shape, found, (name,), YAML))
+    except ValueError as error:
+        return EnactError.config_invalid(path, str(error))
 
 
-def _trust(section: Mapping[str, Any], home: Path) -> TrustConfig:
-    policy = section.get("policy")
-    if policy is None and isinstance(section.get("require_signatures"), bool):
-        policy = "require_attestation" if section["require_signatures"] else "allow"
-    if policy is None:
-        policy = "require_attestation"
-    policy = _SAME_POLICY.get(policy, policy) if isinstance(policy, str) else policy
-    if policy not in POLICIES:
-        raise ValueError(f"policy: {policy!r} is not one of {', '.join(POLICIES)}")
-    minimum = section.get("minimum_attestations", 1)
-    if not isinstance(minimum, int) or isinstance(minimum, bool) or minimum < 0:
-        raise ValueError(f"minimum_attestations: {minimum!r} is not a count")
-    auditors: dict[str, Auditor] = {}
-    for key in ("trusted_auditors", "auditors", "trusted_publishers"):
-        for text in _texts(section, key):
-            auditors[text] = Auditor.parse(text)
-    root = section.get("trusted_root")
-    if root is not None and not isinstance(root, str):
-        raise ValueError("trusted_root: must be the path of a file")
+@dataclass(frozen=True)
+class _Trust:
+    policy: _Policy | None = None
+    require_signatures: Any = None  # an older form of `policy`, if it is true or false
+    minimum_attestations: Count = 1
+    trusted_auditors: _Texts = None
+    auditors: _Texts = None
+    trusted_publishers: _Texts = None
+    trusted_root: Annotated[str, Rule("the path of a file")] | None = None
+
+
+def _trust(section: _Trust, home: Path) -> TrustConfig:
+    older = "allow" if section.require_signatures is False else "require_attestation"
+    policy = section.policy or older
+    named = (section.trusted_auditors, section.auditors, section.trusted_publishers)
+    texts = dict.fromkeys(text for names in named for text in names or ())
+    try:
+        auditors = tuple(Auditor.parse(text) for text in texts)
+    except ValueError as error:
+        raise ValueError(f"trust.{error}") from error
+    root = expand_home(section.trusted_root, home) if section.trusted_root else None
     return TrustConfig(
-        policy, minimum, tuple(auditors.values()), expand(root, home) if root else None
+        _SAME_POLICY.get(policy, policy), section.minimum_attestations, auditors, root
     )
 
 
-def _registry(section: Mapping[str, Any], environ: Mapping[str, str]) -> RegistryConfig:
-    configured = section.get("url")
-    if configured is not None and (not isinstance(configured, str) or not configured.strip()):
-        raise ValueError("url: must be the address of a registry or a directory")
+@dataclass(frozen=True)
+class _Registry:
+    url: Annotated[Text, Rule("the address of a registry or a directory")] | None = None
+    authToken: Secret | None = None
+    search_ttl_seconds: Annotated[
+        float, Rule("a number of seconds that is not negative", lambda ttl: ttl >= 0)
+    ] = DEFAULT_SEARCH_TTL_S
+
+
+def _registry(section: _Registry, environ: Mapping[str, str]) -> RegistryConfig:
     override = environ.get("ENACT_REGISTRY_URL") or None
-    url = override or configured
-    token = section.get("authToken")
-    if token is not None and not isinstance(token, str):
-        raise ValueError("authToken: must be text")
-    if override and override != configured:
+    token = section.authToken
+    if override and override != section.url:
         token = None  # a token goes only to the registry it was written for
-    ttl = section.get("search_ttl_seconds", DEFAULT_SEARCH_TTL_S)
-    if not isinstance(ttl, int | float) or isinstance(ttl, bool) or ttl < 0:
-        raise ValueError(f"search_ttl_seconds: {ttl!r} is not a number of seconds")
-    token = token or environ.get("ENACT_AUTH_TOKEN")
-    return RegistryConfig(url, Secret(token) if token else None, float(ttl))
+    if not (token and token.reveal()):
+        token = Secret(environ["ENACT_AUTH_TOKEN"]) if environ.get("ENACT_AUTH_TOKEN") else None
+    return RegistryConfig(override or section.url, token, section.search_ttl_seconds)
 
 
-def _execution(section: Mapping[str, Any]) -> ExecutionConfig:
-    timeout = section.get("defaultTimeout")
+@dataclass(frozen=True)
+class _Execution:
+    default: _Backend | None = None
+    fallback: _Backend | None = None
+    trusted_scopes: _Texts = None
+    defaultTimeout: Any = None  # as a tool writes its timeout: 30s
+
+
+def _execution(section: _Execution) -> ExecutionConfig:
+    timeout = section.defaultTimeout
     try:
         timeout_s = DEFAULT_TIMEOUT_S if timeout is None else seconds(str(timeout))
-    except ManifestError as error:
-        raise ValueError(f"defaultTimeout: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"execution.defaultTimeout: {error}") from error
     return ExecutionConfig(
-        _backend(section, "default"),
-        _backend(section, "fallback"),
-        tuple(_texts(section, "trusted_scopes")),
+        _backend(section.default),
+        _backend(section.fallback),
+        section.trusted_scopes or (),
         timeout_s,
     )
 
 
-def _backend(section: Mapping[str, Any], key: str) -> str | None:
-    value = section.get(key)
-    if value is None:
-        return None
-    name = _SAME_BACKEND.get(value, value) if isinstance(value, str) else value
-    if name not in BACKENDS:
-        raise ValueError(f"{key}: {value!r} is not one of {', '.join(BACKENDS)}")
-    return str(name)
-
-
-def _texts(section: Mapping[str, Any], key: str) -> list[str]:
-    value = section.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f"{key}: must be a list of texts")
-    return value
+def _backend(name: str | None) -> str | None:
+    return _SAME_BACKEND.get(name, name) if name else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import Variable
 from fleet_agentpack.enact.settings import Keyring
+from fleet_agentpack.kit.files import UnreadableError, read_text
 
 KEYRING_SERVICE = "enact-cli"
 SHORTEST_MASKED = 4
@@ -77,8 +78,8 @@ def system_keyring(service: str, account: str) -> str | None:
 def parse_env_file(path: Path) -> dict[str, str]:
     """The variables of a `.env` file; a file that cannot be read has none."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = read_text(path).splitlines()
+    except (FileNotFoundError, UnreadableError):
         return {}
     found = {}
     for line in lines:

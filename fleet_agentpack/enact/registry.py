@@ -11,6 +11,7 @@ from typing import Protocol
 from fleet_agentpack.enact import bundle, manifest, names
 from fleet_agentpack.enact.attest import LARGEST_ATTESTATION
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.semver import Version, VersionError
 
 MOST_ATTESTATIONS = 200
@@ -184,7 +185,7 @@ class DirectoryRegistry:
 
     def _versions(self, name: str) -> dict[str, Path]:
         place = self._place(name)
-        if place is None or not place.resolve().is_relative_to(self.root.resolve()):
+        if place is None or not is_inside(place, self.root):
             return {}
         found: dict[str, Path] = {}
         broken: str | None = None

@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fleet_agentpack.enact import bundle, manifest
-from fleet_agentpack.enact.arguments import expand
 from fleet_agentpack.enact.attest import Subject
 from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.config import Config, RegistryConfig
@@ -29,6 +28,7 @@ from fleet_agentpack.enact.schemas import check_schema
 from fleet_agentpack.enact.searching import SearchCache, search_remote
 from fleet_agentpack.enact.transport import RegistryHttp
 from fleet_agentpack.enact.trust import BUILTIN, Gate, Trusted
+from fleet_agentpack.kit.paths import expand_home
 
 BUILTIN_ROOT = Path(__file__).parent / "builtin"
 
@@ -175,7 +175,9 @@ class Sources:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname:
             return RemoteRegistry(RegistryHttp(url, settings.token))
-        folder = Path(unquote(parts.path)) if parts.scheme == "file" else expand(url, self._home)
+        folder = (
+            Path(unquote(parts.path)) if parts.scheme == "file" else expand_home(url, self._home)
+        )
         if (parts.scheme and parts.scheme != "file") or not folder.is_absolute():
             raise EnactError.config_invalid(
                 path, f"registry.url: {url[:200]!r} is neither http(s), file: nor an absolute path"

@@ -9,20 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.kit.files import write_atomic
-
-LARGEST_FILE = 16 * 1024 * 1024
+from fleet_agentpack.kit.files import read_text, write_atomic
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
     """A JSON object; None when there is no file. Raises `EnactError` for anything else."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise EnactError.store_corrupt(path, "it is too large")
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise EnactError.store_corrupt(path, str(error)) from error
     if not isinstance(found, dict):
         raise EnactError.store_corrupt(path, "it is not a JSON object")

@@ -4,22 +4,24 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 from weakref import WeakKeyDictionary
 
+from fastmcp.dependencies import Depends
+from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
 from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.dynamic import DynamicTool
-from fleet_agentpack.wire.params import (
+from fleet_agentpack.wire.provider import (
     DESTROYS,
     DESTROYS_REMOTE,
     READS,
     READS_REMOTE,
     WRITES_REMOTE,
-    Call,
-    Hints,
+    DomainTools,
 )
-from fleet_agentpack.wire.register import Domain, Reply, Spec
+from fleet_agentpack.wire.replies import Reply
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.projection import Projected, Projection
@@ -33,65 +35,11 @@ ToolVersion = Annotated[
 META_KEY = "fleet-agentpack/run"
 
 
-def enact__search(
-    enact: "EnactService",
-    *,
-    query: Annotated[str, Field(description="Search query (keywords, descriptions, or tags)")],
-    limit: Annotated[float, Field(description="Maximum results to return")] = 10,
-) -> Any:
-    """Search the Enact registry for tools. Returns matching tools with descriptions."""
-    return enact.search(query, limit)
+def open_service(settings: Settings) -> "EnactService":
+    """The service for this user, this directory and this configuration."""
+    from fleet_agentpack.enact.opening import open_enact
 
-
-def enact__learn(
-    enact: "EnactService", call: Call, *, tool: ToolName, version: ToolVersion = None
-) -> Any:
-    """Get documentation for a tool. Returns the full enact.md content including usage instructions."""  # noqa: E501 - the seed's words
-    return enact.learn(tool, version, call.session)
-
-
-def enact__install(
-    enact: "EnactService", call: Call, *, tool: ToolName, version: ToolVersion = None
-) -> Any:
-    """Install a tool globally. After installation, the tool becomes available as a callable MCP tool."""  # noqa: E501 - the seed's words
-    result = enact.install(tool, version, call.session, call.report)
-    call.tools_changed()
-    return result
-
-
-def enact__uninstall(
-    enact: "EnactService",
-    call: Call,
-    *,
-    tool: Annotated[str, Field(description="Tool name to uninstall")],
-) -> Any:
-    """Uninstall a globally installed tool."""
-    result = enact.uninstall(tool, call.session)
-    call.tools_changed()
-    return result
-
-
-def enact__list(enact: "EnactService", call: Call) -> Any:
-    """List all globally installed tools. These are the tools available for direct execution."""
-    return enact.installed(call.session)
-
-
-def enact__run(
-    enact: "EnactService",
-    call: Call,
-    *,
-    tool: Annotated[
-        str,
-        Field(description="Tool name (e.g., 'alice/utils/weather' or 'alice/utils/weather@1.0.0')"),
-    ],
-    args: Annotated[
-        dict[str, Any] | None, Field(description="Arguments to pass to the tool")
-    ] = None,
-) -> Any:
-    """Run any tool by name, even if not installed. For installed tools, prefer calling them directly."""  # noqa: E501 - the seed's words
-    result = enact.run(tool, args, call.session, call.report)
-    warnings = list(result.warnings) or UNKNOWN
-    return {"output": result.output, **_facts(result), "warnings": warnings}
+    return open_enact(settings)
 
 
 class InstalledTools:
@@ -122,10 +70,102 @@ class InstalledTools:
         return self._made[projection]
 
 
+def _end_session(enact: "EnactService", session: str) -> None:
+    enact.end_session(session)
+
+
+mcp = DomainTools(
+    "enact",
+    server_name="enact-mcp-server",
+    instructions="enact: find, read about, install and run tools from a registry; enact__search, "
+    "enact__learn, enact__install, then call the tool by its own name.",
+    error=EnactError,
+    open_service=open_service,
+    catalogue=InstalledTools,
+    end_session=_end_session,
+)
+
+
+@mcp.tool(annotations=READS_REMOTE)
+def enact__search(
+    *,
+    enact: "EnactService" = Depends(mcp.service),
+    query: Annotated[str, Field(description="Search query (keywords, descriptions, or tags)")],
+    limit: Annotated[float, Field(description="Maximum results to return")] = 10,
+) -> Any:
+    """Search the Enact registry for tools. Returns matching tools with descriptions."""
+    return enact.search(query, limit)
+
+
+@mcp.tool(annotations=READS_REMOTE)
+def enact__learn(
+    *,
+    enact: "EnactService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    tool: ToolName,
+    version: ToolVersion = None,
+) -> Any:
+    """Get documentation for a tool. Returns the full enact.md content including usage instructions."""  # noqa: E501 - the seed's words
+    return enact.learn(tool, version, call.session)
+
+
+@mcp.tool(annotations=WRITES_REMOTE)
+def enact__install(
+    *,
+    enact: "EnactService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    tool: ToolName,
+    version: ToolVersion = None,
+) -> Any:
+    """Install a tool globally. After installation, the tool becomes available as a callable MCP tool."""  # noqa: E501 - the seed's words
+    result = enact.install(tool, version, call.session, call.report)
+    call.tools_changed()
+    return result
+
+
+@mcp.tool(annotations=DESTROYS)
+def enact__uninstall(
+    *,
+    enact: "EnactService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    tool: Annotated[str, Field(description="Tool name to uninstall")],
+) -> Any:
+    """Uninstall a globally installed tool."""
+    result = enact.uninstall(tool, call.session)
+    call.tools_changed()
+    return result
+
+
+@mcp.tool(annotations=READS)
+def enact__list(
+    enact: "EnactService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+) -> Any:
+    """List all globally installed tools. These are the tools available for direct execution."""
+    return enact.installed(call.session)
+
+
+@mcp.tool(annotations=DESTROYS_REMOTE)
+def enact__run(
+    *,
+    enact: "EnactService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    tool: Annotated[
+        str,
+        Field(description="Tool name (e.g., 'alice/utils/weather' or 'alice/utils/weather@1.0.0')"),
+    ],
+    args: Annotated[
+        dict[str, Any] | None, Field(description="Arguments to pass to the tool")
+    ] = None,
+) -> Any:
+    """Run any tool by name, even if not installed. For installed tools, prefer calling them directly."""  # noqa: E501 - the seed's words
+    result = enact.run(tool, args, call.session, call.report)
+    warnings = list(result.warnings) or UNKNOWN
+    return {"output": result.output, **_facts(result), "warnings": warnings}
+
+
 def _describe(enact: "EnactService", tool: "Projected") -> DynamicTool:
     """An installed tool with its own schema, description and annotations."""
-    from fleet_agentpack.enact.arguments import writes
-
     script, manifest = tool.script, tool.installed.manifest
     schema = script.input_schema if script else {"type": "object", "properties": {}}
     given: Mapping[str, Any] = script.annotations if script else {"readOnlyHint": True}
@@ -141,13 +181,25 @@ def _describe(enact: "EnactService", tool: "Projected") -> DynamicTool:
         run=run,
         output_schema=output if output and output.get("type") == "object" else None,
         title=given.get("title"),
-        hints=Hints(
-            # A tool that may write to a directory of the user only says that it reads.
-            read_only=given.get("readOnlyHint", False) and not writes(schema),
-            destructive=given.get("destructiveHint", True),
-            idempotent=given.get("idempotentHint", False),
-            open_world=given.get("openWorldHint", manifest.network),
-        ),
+        annotations=_annotations(given, schema, network=manifest.network),
+    )
+
+
+def _annotations(
+    given: Mapping[str, Any], schema: Mapping[str, Any], *, network: bool
+) -> ToolAnnotations:
+    """A tool's hints; those that only repeat a default are left out."""
+    from fleet_agentpack.enact.arguments import writes
+
+    open_world = given.get("openWorldHint", network)
+    # A tool that may write to a directory of the user does more than read, whatever it says.
+    if given.get("readOnlyHint", False) and not writes(schema):
+        return ToolAnnotations(read_only_hint=True, open_world_hint=open_world)
+    return ToolAnnotations(
+        read_only_hint=False,
+        destructive_hint=given.get("destructiveHint", True),
+        idempotent_hint=given.get("idempotentHint", False) or None,
+        open_world_hint=open_world,
     )
 
 
@@ -166,34 +218,3 @@ def _facts(result: "RunResult") -> dict[str, Any]:
         "duration_ms": result.duration_ms,
         "provider": result.provider,
     }
-
-
-def open_service(settings: Settings) -> "EnactService":
-    """The service for this user, this directory and this configuration."""
-    from fleet_agentpack.enact.opening import open_enact
-
-    return open_enact(settings)
-
-
-def _end_session(enact: "EnactService", session: str) -> None:
-    enact.end_session(session)
-
-
-DOMAIN = Domain(
-    name="enact",
-    server_name="enact-mcp-server",
-    instructions="enact: find, read about, install and run tools from a registry; enact__search, "
-    "enact__learn, enact__install, then call the tool by its own name.",
-    error=EnactError,
-    open=open_service,
-    tools=[
-        Spec(enact__search, READS_REMOTE),
-        Spec(enact__learn, READS_REMOTE),
-        Spec(enact__install, WRITES_REMOTE),
-        Spec(enact__uninstall, DESTROYS),
-        Spec(enact__list, READS),
-        Spec(enact__run, DESTROYS_REMOTE),
-    ],
-    catalogue=InstalledTools,
-    end_session=_end_session,
-)

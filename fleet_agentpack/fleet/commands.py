@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.terminal import Paint, ask, is_attended, printable, table
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 
@@ -139,8 +140,8 @@ async def _create(fleet: FleetService, arguments: argparse.Namespace) -> Any:
     spec = arguments.spec
     if arguments.spec_file:
         try:
-            spec = arguments.spec_file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            spec = read_text(arguments.spec_file)
+        except (OSError, UnreadableError) as error:
             raise FleetError.bad_request(f"The spec cannot be read: {error}") from error
     return await fleet.create(arguments.name, arguments.project, arguments.role, spec, _progress)
 

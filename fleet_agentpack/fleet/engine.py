@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING
 from fleet_agentpack.fleet.backend import Backend
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.models import Source
-from fleet_agentpack.fleet.options import (
-    CREATE_TIMEOUT_S,
-    FleetTable,
-    choose_engine,
-    coder_access,
-)
+from fleet_agentpack.fleet.options import choose_engine, coder_access, fleet_table
 from fleet_agentpack.fleet.service import FleetService
 
 if TYPE_CHECKING:
+    from fleet_agentpack.config import FleetTable
     from fleet_agentpack.settings import Settings
 
 
 def open_fleet(settings: Settings, source: Source) -> FleetService:
     """The fleet service as configured. Raises 503 for settings that cannot be used."""
-    table = FleetTable.of(settings)
+    table = fleet_table(settings)
     backend: Backend
     if choose_engine(settings, table) == "coder":
         backend = _coder(settings, table)
@@ -37,15 +33,14 @@ def _coder(settings: Settings, table: FleetTable) -> Backend:
     from fleet_agentpack.fleet.coder.projects import Names
     from fleet_agentpack.fleet.coder.transport import Connection
 
-    access, coder = coder_access(settings), table.below("coder")
-    aliases = coder.below("projects")
+    access, coder = coder_access(settings), table.coder
     names = Names(
-        role_parameter=coder.text("role_parameter") or Names.role_parameter,
-        spec_parameter=coder.text("spec_parameter"),
-        app_slug=coder.text("app_slug"),
-        projects={name: aliases.text(name) or name for name in aliases.values},
+        role_parameter=coder.role_parameter or Names.role_parameter,
+        spec_parameter=coder.spec_parameter,
+        app_slug=coder.app_slug,
+        projects=coder.projects,
     )
-    patience = Patience(create_s=table.seconds("create_timeout_s", CREATE_TIMEOUT_S))
+    patience = Patience(create_s=table.create_timeout_s)
     client = CoderClient(Connection(access.url, access.token))
     return CoderBackend(client, names, patience=patience)
 

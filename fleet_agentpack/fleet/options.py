@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
+from fleet_agentpack.config import FleetTable
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.secret import Secret
-
-if TYPE_CHECKING:
-    from fleet_agentpack.settings import Settings
+from fleet_agentpack.settings import Settings, SettingsError
 
 Engine = Literal["coder", "local"]
 
@@ -21,7 +20,6 @@ ENGINE_VARIABLE = "FLEET_AGENTPACK_FLEET"
 TOKEN = re.compile(r"[!-:<-~]+")  # what fits a header and a cookie
 URL_VARIABLE = "CODER_URL"
 TOKEN_VARIABLE = "CODER_SESSION_TOKEN"  # noqa: S105 - the variable's name
-CREATE_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -32,51 +30,17 @@ class CoderAccess:
     token: Secret
 
 
-@dataclass(frozen=True)
-class FleetTable:
-    """The `[fleet]` table, its values of the right kind."""
-
-    path: Path | None
-    values: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, settings: Settings) -> FleetTable:
-        """The table of the configuration file. Raises 503 when something else stands there."""
-        values = settings.config.get("fleet", {})
-        table = cls(settings.config_path, values)
-        if not isinstance(values, Mapping):
-            raise table.wrong("", "a table")
-        return table
-
-    def text(self, key: str) -> str | None:
-        """An optional text."""
-        value = self.values.get(key)
-        if value is not None and not (isinstance(value, str) and value.strip()):
-            raise self.wrong(key, "a text")
-        return value
-
-    def seconds(self, key: str, default: float) -> float:
-        """A time in seconds."""
-        value = self.values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            raise self.wrong(key, "a number of seconds above 0")
-        return float(value)
-
-    def below(self, key: str) -> FleetTable:
-        """A table inside this one; empty when it is not there."""
-        value = self.values.get(key, {})
-        if not isinstance(value, Mapping):
-            raise self.wrong(key, "a table")
-        return FleetTable(self.path, value)
-
-    def wrong(self, key: str, wanted: str) -> FleetError:
-        """The error for a value of the wrong kind."""
-        return FleetError.unavailable(f"{self.path}: [fleet] {key} must be {wanted}.", setting=key)
+def fleet_table(settings: Settings) -> FleetTable:
+    """The `[fleet]` table of the configuration file. Raises 503 for values of the wrong kind."""
+    try:
+        return settings.read_table(FleetTable, "fleet")
+    except SettingsError as error:
+        raise FleetError.unavailable(f"{error}.") from error
 
 
 def choose_engine(settings: Settings, table: FleetTable) -> Engine:
     """Coder when it is configured or asked for, otherwise this machine."""
-    chosen = settings.environ.get(ENGINE_VARIABLE) or table.text("engine")
+    chosen = settings.environ.get(ENGINE_VARIABLE) or table.engine
     if chosen == "coder":
         return "coder"
     if chosen == "local":
@@ -128,9 +92,8 @@ def _stored_session(settings: Settings) -> tuple[str, str]:
     """What `coder login` left behind."""
     for folder in _session_folders(settings):
         try:
-            url = (folder / "url").read_text(encoding="utf-8").strip()
-            token = (folder / "session").read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
+            url, token = (read_text(folder / name).strip() for name in ("url", "session"))
+        except (FileNotFoundError, UnreadableError):
             continue
         if url and token:
             return url, token

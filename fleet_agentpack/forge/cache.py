@@ -25,6 +25,7 @@ from fleet_agentpack.forge.results import (
 )
 from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.paths import is_inside
 
 SECONDS_PER_DAY = 86_400
 LATEST_MS = 1e14
@@ -150,9 +151,8 @@ class Cache:
 
     def _refuse_shared_directory(self) -> None:
         """A home or a project has a `downloads` of its own, which is not ours to clear."""
-        own = Path(os.path.realpath(self.directory))
         for shared in (self._places.home, self._places.cwd):
-            if Path(os.path.realpath(shared)).is_relative_to(own):
+            if is_inside(shared, self.directory):
                 raise ForgeError(
                     "CONFIG_ERROR",
                     f"{self.directory} holds more than a cache; nothing was cleared",

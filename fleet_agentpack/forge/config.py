@@ -12,6 +12,7 @@ from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.masking import is_secret_name, masked
 from fleet_agentpack.forge.names import Scope
 from fleet_agentpack.forge.places import Places
+from fleet_agentpack.kit.paths import expand_home
 
 DEFAULT_TTL_S = 3600
 LONGEST_KEY = 1000
@@ -55,8 +56,7 @@ class Configuration:
         given = self._setting("registry", "global", "path")
         if not given:
             return self.places.user / "registry"
-        path = Path(given[2:] if given.startswith("~/") else given)
-        return self.places.home / path
+        return self.places.home / expand_home(given, self.places.home)
 
     def local_root(self, kind: str) -> Path:
         """Where the project's own agents or tools are."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fleet_agentpack.forge.definitions import SUFFIXES, Summary, summarise
 from fleet_agentpack.forge.names import Kind, Source
+from fleet_agentpack.kit.paths import is_inside
 
 Progress = Callable[[float, float | None, str], None]
 Signature = tuple[int, int, int, int]
@@ -210,9 +211,7 @@ def _followed(
     folder: DefinitionFolder, path: str, status: os.stat_result
 ) -> tuple[str | None, os.stat_result]:
     """Why a symbolic link is not followed, or None; and the status of what it leads to."""
-    target = Path(os.path.realpath(path))
-    allowed = [folder.root, *([folder.within] if folder.within else [])]
-    if not any(target.is_relative_to(os.path.realpath(root)) for root in allowed):
+    if not is_inside(path, folder.root, *([folder.within] if folder.within else [])):
         return "a symbolic link that leads out of its directory", status
     try:
         return None, Path(path).stat()

@@ -9,8 +9,8 @@ from typing import Any
 
 from fleet_agentpack.forge.names import Kind, Source, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, parse_yaml, read_mapping
-from fleet_agentpack.forge.places import UnreadableError, read_text
 from fleet_agentpack.kit import frontmatter, yaml12
+from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 MAX_DEFINITION_BYTES = 1_000_000

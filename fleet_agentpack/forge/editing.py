@@ -13,8 +13,8 @@ from fleet_agentpack.forge.definitions import BODY_FIELD, MAX_DEFINITION_BYTES, 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.names import Kind
 from fleet_agentpack.forge.parsing import UnparsableError
-from fleet_agentpack.forge.places import read_text
 from fleet_agentpack.kit import frontmatter
+from fleet_agentpack.kit.files import read_text
 
 
 def edited(path: Path, kind: Kind, edits: Sequence[Edit]) -> str:

@@ -16,10 +16,10 @@ from fleet_agentpack.forge.inheritance import inherit, requirements
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.places import UnreadableError, read_text
 from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.writing import stamp, write_json, writing_below
 from fleet_agentpack.forge.written import LockCheck, Locked, LockProblem
+from fleet_agentpack.kit.files import UnreadableError, read_text
 
 FORMAT = 1
 MAX_WORKFLOW_BYTES = 1_000_000

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.places import UnreadableError, read_text
+from fleet_agentpack.kit.files import UnreadableError, read_text
 
 MAX_CONFIG_BYTES = 1_000_000
 MAX_MANIFEST_BYTES = 10_000_000

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.kit.paths import expand_home
 
 
 @dataclass(frozen=True)
@@ -38,43 +37,7 @@ class Places:
 
     def expanded(self, text: str) -> Path:
         """A configured path: `~` is the home, anything relative starts at the project."""
-        if text == "~" or text.startswith("~/"):
-            return self.home / text[2:]
-        return self.cwd / text
-
-
-def read_text(path: Path, limit: int) -> str:
-    """A whole regular text file of bounded size. Raises `UnreadableError`, `FileNotFoundError`."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:
-        raise UnreadableError(_reason(error)) from error
-    with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError("not a regular file")
-        data = stream.read(limit + 1)
-    if len(data) > limit:
-        size = max(status.st_size, len(data))
-        raise UnreadableError(f"{size:,} bytes; at most {limit:,} are read")
-    if b"\x00" in data:
-        raise UnreadableError("a binary file, not text")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnreadableError(f"not UTF-8 text (byte {error.start})") from error
-
-
-class UnreadableError(ValueError):
-    """A file that is there but cannot be taken for text."""
-
-
-def _reason(error: Exception) -> str:
-    return (
-        (error.strerror or "cannot be read") if isinstance(error, OSError) else "not a usable path"
-    )
+        return self.cwd / expand_home(text, self.home)
 
 
 def refuse_unwritable(path: Path, error: OSError) -> ForgeError:

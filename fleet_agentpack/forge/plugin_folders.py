@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from fleet_agentpack.kit.paths import is_inside
+
 MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json", "plugin.yaml")
 
 
@@ -25,10 +27,9 @@ def plugin_folders(base: Path) -> list[tuple[str, Path]]:
 
 def manifest_of(folder: Path) -> Path | None:
     """The manifest of a plugin's directory; without one of its own it is no plugin."""
-    inside = os.path.realpath(folder)
     for name in MANIFESTS:
         path = folder / name
-        if path.is_file() and Path(os.path.realpath(path)).is_relative_to(inside):
+        if path.is_file() and is_inside(path, folder):
             return path
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from fleet_agentpack.forge.loaded import noted
 from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.merging import plan_merge
 from fleet_agentpack.forge.names import Kind, check_name, checked_reference
-from fleet_agentpack.forge.places import Places, UnreadableError, read_text
+from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.plugin_folders import manifest_of
 from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.results import (
@@ -47,6 +46,8 @@ from fleet_agentpack.forge.transport import Transport
 from fleet_agentpack.forge.validation import validate
 from fleet_agentpack.forge.workspace import Workspace
 from fleet_agentpack.forge.written import Merge
+from fleet_agentpack.kit.files import UnreadableError, read_text
+from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text
 
 LOG_LEVELS = {
@@ -284,19 +285,19 @@ class ForgeService:
     def _given_path(
         self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool
     ) -> Path:
+        roots = (self.places.cwd, configuration.global_root, self.places.user)
         try:
             path = self.places.expanded(text)
             if path.is_dir():
                 inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
                 path = next((each for each in inside if each.is_file()), inside[0])
-            real = Path(os.path.realpath(path))
+            allowed = anywhere or is_inside(path, *roots)
         except (ValueError, OSError) as error:  # also a name that is too long for any file
             raise ForgeError.invalid(
                 "`path` is not a usable path",
                 f"Use a path of fractary_forge_{kind}_list, or the name instead",
             ) from error
-        roots = (self.places.cwd, configuration.global_root, self.places.user)
-        if not anywhere and not any(real.is_relative_to(os.path.realpath(r)) for r in roots):
+        if not allowed:
             raise ForgeError.denied(
                 "`path` leads out of the working directory and of ~/.fractary",
                 "Start the server in the directory of the file, or use: "

@@ -1,19 +1,30 @@
 """The eighteen forge tools, three resources and three prompts."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+from fastmcp.dependencies import Depends
+from fastmcp.exceptions import FastMCPError, PromptError, ResourceError, ValidationError
+from fastmcp.resources.base import ResourceContent, ResourceResult
 from pydantic import Field
 
+from fleet_agentpack.forge import prompts
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.settings import Settings
-from fleet_agentpack.wire.params import DESTROYS, READS, READS_REMOTE, Call
-from fleet_agentpack.wire.register import Domain, Services, Spec
+from fleet_agentpack.wire.call import Call, CurrentCall
+from fleet_agentpack.wire.provider import DESTROYS, READS, READS_REMOTE, DomainTools
 
 if TYPE_CHECKING:
-    from fastmcp import FastMCP
-
     from fleet_agentpack.forge.service import ForgeService
 
+Answer = TypeVar("Answer")
+MIME_TYPES = {
+    "md": "text/markdown",
+    "yaml": "application/yaml",
+    "yml": "application/yaml",
+    "json": "application/json",
+}
 Source = Literal["local", "global", "stockyard", "all"]
 Tags = Annotated[list[str] | None, Field(description="Any of these tags")]
 Limit = Annotated[int, Field(ge=1, le=1000)]
@@ -22,10 +33,29 @@ Version = Annotated[str | None, Field(description="Version or npm range")]
 AgentPath = Annotated[str | None, Field(description="Definition file; not together with name")]
 
 
+def open_service(settings: Settings) -> "ForgeService":
+    """The service for these settings."""
+    from fleet_agentpack.forge.places import Places
+    from fleet_agentpack.forge.service import ForgeService
+
+    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
+
+
+mcp = DomainTools(
+    "forge",
+    server_name="fractary-forge",
+    instructions="forge: look up and validate agent, tool and plugin definitions; one of the"
+    " fractary_forge_*_list tools, then info, then validate.",
+    error=ForgeError,
+    open_service=open_service,
+)
+
+
+@mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_agent_list(
-    forge: "ForgeService",
-    call: Call,
     *,
+    forge: "ForgeService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
     tags: Tags = None,
     source: Source = "all",
     limit: Limit = 100,
@@ -38,26 +68,37 @@ def fractary_forge_agent_list(
     )
 
 
+@mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_agent_info(
-    forge: "ForgeService", *, name: str, version: Version = None, source: Source = "all"
+    *,
+    forge: "ForgeService" = Depends(mcp.service),
+    name: str,
+    version: Version = None,
+    source: Source = "all",
 ) -> Any:
     """Read one agent definition (prompt, tools, base, dependencies) before you use, fork or
     change it. Call fractary_forge_agent_validate next to check the definition."""
     return forge.info("agent", name, version, source)
 
 
+@mcp.tool(annotations=READS)
 def fractary_forge_agent_validate(
-    forge: "ForgeService", *, path: AgentPath = None, name: str | None = None, strict: bool = False
+    *,
+    forge: "ForgeService" = Depends(mcp.service),
+    path: AgentPath = None,
+    name: str | None = None,
+    strict: bool = False,
 ) -> Any:
     """Check an agent definition by path or by name, after it was written or changed. Correct what
     `errors` names, then call it again."""
     return forge.validate("agent", path=path, name=name, strict=strict)
 
 
+@mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_tool_list(
-    forge: "ForgeService",
-    call: Call,
     *,
+    forge: "ForgeService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
     tags: Tags = None,
     source: Source = "all",
     limit: Limit = 100,
@@ -70,25 +111,36 @@ def fractary_forge_tool_list(
     )
 
 
+@mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_tool_info(
-    forge: "ForgeService", *, name: str, version: Version = None, source: Source = "all"
+    *,
+    forge: "ForgeService" = Depends(mcp.service),
+    name: str,
+    version: Version = None,
+    source: Source = "all",
 ) -> Any:
     """Read one tool definition with its inputs and outputs as JSON Schema, before you use or
     change it. Call fractary_forge_tool_validate next to check the definition."""
     return forge.info("tool", name, version, source)
 
 
+@mcp.tool(annotations=READS)
 def fractary_forge_tool_validate(
-    forge: "ForgeService", *, path: AgentPath = None, name: str | None = None, strict: bool = False
+    *,
+    forge: "ForgeService" = Depends(mcp.service),
+    path: AgentPath = None,
+    name: str | None = None,
+    strict: bool = False,
 ) -> Any:
     """Check a tool definition by path or by name, after it was written or changed. Correct what
     `errors` names, then call it again."""
     return forge.validate("tool", path=path, name=name, strict=strict)
 
 
+@mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_plugin_list(
-    forge: "ForgeService",
     *,
+    forge: "ForgeService" = Depends(mcp.service),
     scope: Literal["global", "local", "all"] = "all",
     outdated: Annotated[bool, Field(description="Only those with an update")] = False,
 ) -> Any:
@@ -97,9 +149,10 @@ def fractary_forge_plugin_list(
     return forge.plugin_list(scope, outdated=outdated)
 
 
+@mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_plugin_info(
-    forge: "ForgeService",
     *,
+    forge: "ForgeService" = Depends(mcp.service),
     plugin: str,
     version: Version = None,
     remote: Annotated[bool, Field(description="Ask the registries")] = False,
@@ -109,17 +162,24 @@ def fractary_forge_plugin_info(
     return forge.plugin_info(plugin, version, remote=remote)
 
 
+@mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_plugin_search(
-    forge: "ForgeService", *, query: str, tags: Tags = None, limit: int = 20, offset: int = 0
+    *,
+    forge: "ForgeService" = Depends(mcp.service),
+    query: str,
+    tags: Tags = None,
+    limit: int = 20,
+    offset: int = 0,
 ) -> Any:
     """Search the registries for a plugin that could be installed; an empty query finds all. Call
     fractary_forge_plugin_info next, with remote: true."""
     return forge.plugin_search(query, tags or (), limit, offset)
 
 
+@mcp.tool(annotations=READS)
 def fractary_forge_config_get(
-    forge: "ForgeService",
     *,
+    forge: "ForgeService" = Depends(mcp.service),
     key: Annotated[str, Field(description='Dotted path, e.g. "registries.0.url"')],
 ) -> Any:
     """Get one forge configuration value whose key you know. Call fractary_forge_config_show for all
@@ -127,9 +187,10 @@ def fractary_forge_config_get(
     return forge.config_get(key)
 
 
+@mcp.tool(annotations=READS)
 def fractary_forge_config_show(
-    forge: "ForgeService",
     *,
+    forge: "ForgeService" = Depends(mcp.service),
     includeDefaults: bool = True,
     format: Literal["json", "yaml"] = "json",
 ) -> Any:
@@ -138,21 +199,28 @@ def fractary_forge_config_show(
     return forge.config_show(include_defaults=includeDefaults, layout=format)
 
 
-def fractary_forge_config_registry_list(forge: "ForgeService") -> Any:
+@mcp.tool(annotations=READS)
+def fractary_forge_config_registry_list(
+    forge: "ForgeService" = Depends(mcp.service),
+) -> Any:
     """List the plugin registries in the order in which they are asked, with whether there is a
     login. Call fractary_forge_plugin_search next to ask them."""
     return forge.registry_list()
 
 
-def fractary_forge_cache_stats(forge: "ForgeService") -> Any:
+@mcp.tool(annotations=READS)
+def fractary_forge_cache_stats(
+    forge: "ForgeService" = Depends(mcp.service),
+) -> Any:
     """Show how much the forge cache holds and how old it is, when a registry's answers look
     outdated. Call fractary_forge_cache_clear next to have them fetched again."""
     return forge.cache_stats()
 
 
+@mcp.tool(annotations=DESTROYS)
 def fractary_forge_cache_clear(
-    forge: "ForgeService",
     *,
+    forge: "ForgeService" = Depends(mcp.service),
     type: Literal["manifests", "downloads", "all"] = "all",
     olderThan: Annotated[int | None, Field(description="Only entries older than N days")] = None,
 ) -> Any:
@@ -161,75 +229,95 @@ def fractary_forge_cache_clear(
     return forge.cache_clear(type, olderThan)
 
 
+@mcp.tool(annotations=READS)
 def fractary_forge_fork_list(
-    forge: "ForgeService", *, type: Literal["agent", "tool", "all"] = "all"
+    *, forge: "ForgeService" = Depends(mcp.service), type: Literal["agent", "tool", "all"] = "all"
 ) -> Any:
     """List the agents and tools that were forked from others, as far as known without a network.
     Call fractary_forge_fork_check next for upstream updates."""
     return forge.fork_list(type)
 
 
-def fractary_forge_fork_info(forge: "ForgeService", *, name: str) -> Any:
+@mcp.tool(annotations=READS_REMOTE)
+def fractary_forge_fork_info(*, forge: "ForgeService" = Depends(mcp.service), name: str) -> Any:
     """Show where one fork comes from, its versions and dates. Call fractary_forge_fork_diff next
     for what differs."""
     return forge.fork_info(name)
 
 
+@mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_fork_diff(
-    forge: "ForgeService", *, name: str, format: Literal["unified", "json"] = "unified"
+    *,
+    forge: "ForgeService" = Depends(mcp.service),
+    name: str,
+    format: Literal["unified", "json"] = "unified",
 ) -> Any:
     """Show how a fork differs from its newest upstream, field by field, before the two are merged.
     The user merges with: fleet-agentpack forge merge NAME."""
     return forge.fork_diff(name, format)
 
 
-def fractary_forge_fork_check(forge: "ForgeService", *, name: str | None = None) -> Any:
+@mcp.tool(annotations=READS_REMOTE)
+def fractary_forge_fork_check(
+    *, forge: "ForgeService" = Depends(mcp.service), name: str | None = None
+) -> Any:
     """Check one fork, or all, for upstream updates and whether they break it. Call
     fractary_forge_fork_diff next for one that has an update."""
     return forge.fork_check(name)
 
 
-def open_service(settings: Settings) -> "ForgeService":
-    """The service for these settings."""
-    from fleet_agentpack.forge.places import Places
-    from fleet_agentpack.forge.service import ForgeService
-
-    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
+@mcp.resource("forge://agents/{name*}", name="forge_agent")
+def agent_definition(name: str, forge: "ForgeService" = Depends(mcp.service)) -> ResourceResult:
+    """The definition of an agent"""
+    return _text_resource(lambda: forge.definition_text("agent", name))
 
 
-def add_resources_and_prompts(mcp: "FastMCP[Any]", services: Services) -> None:
-    """Definitions and manifests as resources, three guided tasks as prompts."""
-    from fleet_agentpack.forge.resources import add
+@mcp.resource("forge://tools/{name*}", name="forge_tool")
+def tool_definition(name: str, forge: "ForgeService" = Depends(mcp.service)) -> ResourceResult:
+    """The definition of a tool"""
+    return _text_resource(lambda: forge.definition_text("tool", name))
 
-    add(mcp, lambda: services.get("forge"))
+
+@mcp.resource("forge://plugins/{name*}", name="forge_plugin")
+def plugin_manifest(name: str, forge: "ForgeService" = Depends(mcp.service)) -> ResourceResult:
+    """The manifest of an installed plugin"""
+    return _text_resource(lambda: forge.plugin_manifest_text(name))
 
 
-DOMAIN = Domain(
-    name="forge",
-    server_name="fractary-forge",
-    instructions="forge: look up and validate agent, tool and plugin definitions; one of the"
-    " fractary_forge_*_list tools, then info, then validate.",
-    error=ForgeError,
-    open=open_service,
-    extend=add_resources_and_prompts,
-    tools=[
-        Spec(fractary_forge_agent_list, READS_REMOTE),
-        Spec(fractary_forge_agent_info, READS_REMOTE),
-        Spec(fractary_forge_agent_validate, READS),
-        Spec(fractary_forge_tool_list, READS_REMOTE),
-        Spec(fractary_forge_tool_info, READS_REMOTE),
-        Spec(fractary_forge_tool_validate, READS),
-        Spec(fractary_forge_plugin_list, READS_REMOTE),
-        Spec(fractary_forge_plugin_info, READS_REMOTE),
-        Spec(fractary_forge_plugin_search, READS_REMOTE),
-        Spec(fractary_forge_config_get, READS),
-        Spec(fractary_forge_config_show, READS),
-        Spec(fractary_forge_config_registry_list, READS),
-        Spec(fractary_forge_cache_stats, READS),
-        Spec(fractary_forge_cache_clear, DESTROYS),
-        Spec(fractary_forge_fork_list, READS),
-        Spec(fractary_forge_fork_info, READS_REMOTE),
-        Spec(fractary_forge_fork_diff, READS_REMOTE),
-        Spec(fractary_forge_fork_check, READS_REMOTE),
-    ],
-)
+@mcp.prompt
+def forge_search_plugins(
+    task: Annotated[str, Field(description="What it should help with")],
+) -> str:
+    """Find a plugin for a task, compare the candidates, say how to install one"""
+    return prompts.search_plugins(task)
+
+
+@mcp.prompt
+def forge_setup_configuration(forge: "ForgeService" = Depends(mcp.service)) -> str:
+    """Set up the forge configuration of this project step by step"""
+    return _asked(PromptError, lambda: prompts.set_up(forge))
+
+
+@mcp.prompt
+def forge_resolve_fork(
+    name: Annotated[str, Field(description="The forked agent or tool")],
+    forge: "ForgeService" = Depends(mcp.service),
+) -> str:
+    """Bring a fork up to date with its upstream and settle each conflict"""
+    return _asked(PromptError, lambda: prompts.resolve_fork(forge, name))
+
+
+def _text_resource(look_up: Callable[[], tuple[str, str]]) -> ResourceResult:
+    text, ending = _asked(ResourceError, look_up)
+    return ResourceResult([ResourceContent(text, mime_type=MIME_TYPES.get(ending))])
+
+
+def _asked(otherwise: type[FastMCPError], answer: Callable[[], Answer]) -> Answer:
+    """An answer; an error tells what to do next, and a wrong or unknown name is the caller's."""
+    try:
+        return answer()
+    except ForgeError as error:
+        is_callers = error.code == "VALIDATION_ERROR" or error.code.endswith("_NOT_FOUND")
+        message = ". ".join([str(error), *error.suggestions])
+        kind = ValidationError if is_callers else otherwise
+        raise kind(message, log_level=logging.DEBUG) from error

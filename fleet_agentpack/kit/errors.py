@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+from fleet_agentpack.kit.actions import Action, Commands
 
 
 @dataclass(frozen=True)
@@ -21,15 +23,23 @@ class Problem:
 
 
 class AppError(Exception):
-    """An expected failure that knows how its domain tells it to the caller."""
+    """An expected failure that knows how its domain tells it to the caller, and what to do next."""
+
+    commands: ClassVar[Commands] = {}  # the command lines of the room's tools
+
+    def __init__(self, message: str, *, actions: Iterable[Action | str] = ()) -> None:
+        super().__init__(message)
+        self.actions = tuple(
+            Action.instruction(each) if isinstance(each, str) else each for each in actions
+        )
 
     @abstractmethod
     def payload(self) -> dict[str, Any]:
         """The JSON object that the caller receives."""
 
     def advice(self) -> Sequence[str]:
-        """What a person can do next, a line each; a command line prints them below the message."""
-        return ()
+        """What a person can do next, a line each; the command line prints them below the error."""
+        return [action.for_person(self.commands) for action in self.actions]
 
     @classmethod
     @abstractmethod

@@ -1,15 +1,69 @@
-"""Atomic writes and paths confined to a root; the only module that replaces files."""
+"""Bounded reading and atomic writes of whole files."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import stat
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import Literal
+
+LARGEST_FILE = 16 * 1024 * 1024
+
+Kind = Literal["directory", "special", "below_a_file", "denied", "too_large", "not_text", "failed"]
 
 
-class EscapeError(ValueError):
-    """A path from outside that would leave its root."""
+class UnreadableError(ValueError):
+    """A file that is there but cannot be read or used; the message says why."""
+
+    def __init__(self, kind: Kind, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
+    """A whole regular file of bounded size; never waits for a pipe.
+
+    Raises `FileNotFoundError` when there is none, else `UnreadableError`.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                kind: Kind = "directory" if stat.S_ISDIR(status.st_mode) else "special"
+                raise UnreadableError(kind, "not a regular file")
+            with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                data = stream.read(limit + 1) if status.st_size <= limit else b""
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise
+    except NotADirectoryError as error:
+        raise UnreadableError("below_a_file", error.strerror or "not a directory") from error
+    except PermissionError as error:
+        raise UnreadableError("denied", error.strerror or "not permitted") from error
+    except OSError as error:
+        raise UnreadableError("failed", error.strerror or "cannot be read") from error
+    except ValueError as error:
+        if isinstance(error, UnreadableError):
+            raise
+        raise UnreadableError("failed", "not a usable path") from error
+    size = max(status.st_size, len(data))
+    if size > limit:
+        raise UnreadableError("too_large", f"{size:,} bytes; at most {limit:,} are read")
+    return data
+
+
+def read_text(path: Path, limit: int = LARGEST_FILE) -> str:
+    """Like `read_bytes`, as UTF-8 text without a byte order mark."""
+    data = read_bytes(path, limit)
+    if b"\x00" in data:
+        raise UnreadableError("not_text", "a binary file, not text")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableError("not_text", f"not UTF-8 text (byte {error.start})") from error
 
 
 def write_atomic(
@@ -50,31 +104,6 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def check_relative(name: str) -> PurePosixPath:
-    """A relative path made only of ordinary names.
-
-    Raises `EscapeError` for absolute paths, `..`, empty parts, backslashes and NUL.
-    """
-    if not name or "\x00" in name or "\\" in name:
-        raise EscapeError(f"not a usable relative path: {name!r}")
-    parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts) or (os.name == "nt" and ":" in name):
-        raise EscapeError(f"not a usable relative path: {name!r}")
-    return PurePosixPath(*parts)
-
-
-def confined(root: Path, name: str) -> Path:
-    """`root/name`, refused when the name or a symbolic link on the way leads out of the root."""
-    path = root / check_relative(name)
-    try:
-        inside = path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError) as error:  # Python 3.11 and 3.12 raise for links in a circle
-        raise EscapeError(f"{name!r} cannot be followed below {root}") from error
-    if not inside:
-        raise EscapeError(f"{name!r} leads out of {root}")
-    return path
 
 
 def _mode_of(path: Path) -> int | None:

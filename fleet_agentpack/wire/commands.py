@@ -9,7 +9,7 @@ from fleet_agentpack import domains
 from fleet_agentpack.console.terminal import Paint, table
 from fleet_agentpack.kit.results import to_text
 from fleet_agentpack.settings import Settings, split_names
-from fleet_agentpack.wire.register import Domain, Spec, wire_form
+from fleet_agentpack.wire.provider import DomainTool, DomainTools, is_reader
 
 BYTES_PER_TOKEN = 4  # a rule of thumb for JSON in English
 
@@ -31,23 +31,22 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _listing(domains: list[Domain], settings: Settings, paint: Paint) -> str:
+def _listing(domains: list[DomainTools], settings: Settings, paint: Paint) -> str:
     rows = [
         [
-            paint(spec.name, "cyan"),
+            paint(tool.name, "cyan"),
             domain.name,
-            paint("reads", "green") if spec.hints.read_only else paint("writes", "yellow"),
-            spec.description.split(". ")[0].rstrip("."),
+            paint("reads", "green") if is_reader(tool) else paint("writes", "yellow"),
+            (tool.description or "").split(". ")[0].rstrip("."),
         ]
         for domain in domains
-        for spec in domain.tools
-        if spec.hints.read_only or not settings.read_only
+        for tool in domain.tools_for(read_only=settings.read_only)
     ]
     return table(["tool", "domain", "", "purpose"], rows, paint)
 
 
-def _sizes(domains: list[Domain], paint: Paint) -> str:
-    sizes = [(domain.name, [size(spec) for spec in domain.tools]) for domain in domains]
+def _sizes(domains: list[DomainTools], paint: Paint) -> str:
+    sizes = [(domain.name, [size(tool) for tool in domain.tools.values()]) for domain in domains]
     everything = [size for _, found in sizes for size in found]
     rows = [
         [name, str(len(found)), f"{sum(found):,}", f"{sum(found) // BYTES_PER_TOKEN:,}"]
@@ -56,6 +55,7 @@ def _sizes(domains: list[Domain], paint: Paint) -> str:
     return table(["domain", "tools", "bytes", "about tokens"], rows, paint)
 
 
-def size(spec: Spec) -> int:
+def size(tool: DomainTool) -> int:
     """The bytes of a tool in `tools/list`, with the comma after it."""
-    return len(to_text(wire_form(spec)).encode()) + 1
+    listed = tool.to_mcp_tool().model_dump(by_alias=True, exclude_none=True, mode="json")
+    return len(to_text(listed).encode()) + 1

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Wire:
+class ClaimedStdio:
     """The two descriptors that carry JSON-RPC."""
 
     reading: int
     writing: int
 
     @classmethod
-    def claim(cls) -> Wire:
+    def claim(cls) -> ClaimedStdio:
         """Move standard input and output away, so that nothing else reads or writes the wire.
 
         From here on, standard input is empty and standard output is standard error.
         """
-        wire = cls(_duplicate(0, os.O_RDONLY), _duplicate(1, os.O_WRONLY))
+        claimed = cls(_duplicate(0, os.O_RDONLY), _duplicate(1, os.O_WRONLY))
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         try:
@@ -30,7 +30,12 @@ class Wire:
         except OSError:
             os.dup2(null, 1)
         os.close(null)
-        return wire
+        return claimed
+
+    def give_back(self) -> None:
+        """Make them standard input and output again."""
+        os.dup2(self.reading, 0)
+        os.dup2(self.writing, 1)
 
 
 def _duplicate(descriptor: int, flags: int) -> int:

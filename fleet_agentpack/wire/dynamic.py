@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio.to_thread
 from fastmcp.server.dependencies import get_context
 from fastmcp.server.providers.base import Provider
 from fastmcp.tools.base import Tool, ToolResult
 from mcp_types import Tool as WireTool
+from mcp_types import ToolAnnotations
 from pydantic import PrivateAttr
 
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.settings import SettingsError
-from fleet_agentpack.wire.params import READS, Call, Hints
-from fleet_agentpack.wire.register import (
-    Domain,
-    Runtime,
-    in_thread,
-    run_call,
-    session_of,
-    wire_hints,
-)
+from fleet_agentpack.wire.call import Call, running_call, session_of
+from fleet_agentpack.wire.provider import READS, DomainTools, Services, tags_of
+from fleet_agentpack.wire.replies import ToolRefused, result_of
+from fleet_agentpack.wire.schema import without_nulls
 
 if TYPE_CHECKING:
     from fastmcp.utilities.components import FastMCPComponent
@@ -45,7 +41,7 @@ class DynamicTool:
     run: Callable[[dict[str, Any], Call], Any]
     output_schema: dict[str, Any] | None = None
     title: str | None = None
-    hints: Hints = field(default=READS)
+    annotations: ToolAnnotations = field(default_factory=lambda: READS)
 
 
 class Catalogue(Protocol):
@@ -65,10 +61,9 @@ class ProjectedTool(Tool):
     """A dynamic tool as FastMCP sees it."""
 
     _tool: DynamicTool = PrivateAttr()
-    _runtime: Runtime = PrivateAttr()
 
     @classmethod
-    def of(cls, tool: DynamicTool, runtime: Runtime) -> ProjectedTool:
+    def of(cls, tool: DynamicTool) -> ProjectedTool:
         """The FastMCP tool for a described one."""
         projected = cls(
             name=tool.name,
@@ -76,21 +71,22 @@ class ProjectedTool(Tool):
             description=tool.description,
             parameters=tool.input_schema,
             output_schema=tool.output_schema,
-            annotations=wire_hints(tool.hints),
+            annotations=tool.annotations,
+            tags=tags_of(tool.annotations),
         )
-        projected._tool, projected._runtime = tool, runtime
+        projected._tool = tool
         return projected
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Hand the raw arguments to the described tool."""
-
-        async def work(call: Call) -> Any:
-            run = self._tool.run
-            if inspect.iscoroutinefunction(run):
-                return await run(arguments, call)
-            return await in_thread(functools.partial(run, arguments, call), call)
-
-        return await run_call(self._runtime, work)
+        run, given = self._tool.run, without_nulls(arguments, self.parameters)
+        async with running_call(get_context()) as call:
+            try:
+                if inspect.iscoroutinefunction(run):
+                    return result_of(await run(given, call))
+                return result_of(await anyio.to_thread.run_sync(run, given, call))
+            except AppError as error:
+                raise ToolRefused(error) from error
 
     def to_mcp_tool(self, **overrides: Any) -> WireTool:
         """The tool as listed; its title only when it has one."""
@@ -100,9 +96,10 @@ class ProjectedTool(Tool):
 class DynamicTools(Provider):
     """Serves a domain's catalogue to FastMCP; nothing is registered, so nothing goes stale."""
 
-    def __init__(self, domain: Domain, runtime: Runtime, *, read_only: bool) -> None:
+    def __init__(self, domain: DomainTools, services: Services, fixed: Collection[str]) -> None:
         super().__init__()
-        self._domain, self._runtime, self._read_only = domain, runtime, read_only
+        self._domain, self._services = domain, services
+        self._fixed = fixed  # names that are taken: a call of one never looks into the catalogue
         self._wrapped: weakref.WeakKeyDictionary[DynamicTool, ProjectedTool]
         self._wrapped = weakref.WeakKeyDictionary()
         self._kept: tuple[Any, Catalogue] | None = None
@@ -119,27 +116,23 @@ class DynamicTools(Provider):
         return []
 
     async def _list_tools(self) -> Sequence[Tool]:
-        return [
-            self._wrap(tool)
-            for tool in self._catalogue().tools(session_of(get_context()))
-            if tool.hints.read_only or not self._read_only
-        ]
+        return [self._wrap(tool) for tool in self._catalogue().tools(session_of(get_context()))]
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:  # noqa: ARG002
-        tool = self._catalogue().find(name, session_of(get_context()))
-        if tool is None or (self._read_only and not tool.hints.read_only):
+        if name in self._fixed:
             return None
-        return self._wrap(tool)
+        tool = self._catalogue().find(name, session_of(get_context()))
+        return None if tool is None else self._wrap(tool)
 
     def _wrap(self, tool: DynamicTool) -> ProjectedTool:
         """The FastMCP tool for a described one, made once: a list may have hundreds."""
         if tool not in self._wrapped:
-            self._wrapped[tool] = ProjectedTool.of(tool, self._runtime)
+            self._wrapped[tool] = ProjectedTool.of(tool)
         return self._wrapped[tool]
 
     def _catalogue(self) -> Catalogue:
         assert self._domain.catalogue is not None  # noqa: S101 - made only for domains that have one
-        service = self._runtime.services.get(self._domain.name)
+        service = self._services.get(self._domain)
         if self._kept is None or self._kept[0] is not service:
             self._kept = (service, self._domain.catalogue(service))
         return self._kept[1]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+
+from fleet_agentpack.kit.private import models_built_on_first_use
 
 
 def import_fastmcp() -> None:
@@ -24,7 +23,7 @@ def import_fastmcp() -> None:
     ours = {"FASTMCP_ENV_FILE": os.devnull, "FASTMCP_LOG_ENABLED": "false"}
     os.environ.update(ours)
     try:
-        with _validators_built_on_first_use():
+        with models_built_on_first_use():
             import fastmcp
             import fastmcp.server.server  # noqa: F401
             import mcp_types.methods  # noqa: F401
@@ -32,25 +31,3 @@ def import_fastmcp() -> None:
         for name in ours:
             del os.environ[name]
         os.environ.update(hidden)
-
-
-@contextmanager
-def _validators_built_on_first_use() -> Iterator[None]:
-    """Put off what pydantic does for every model of FastMCP and every protocol message.
-
-    A session needs a few of them; building them all is a fifth of the start-up time. Without
-    pydantic's table of defaults where it is today, they are simply built at once.
-    """
-    try:
-        from pydantic._internal import _config
-
-        defaults: Any = _config.config_defaults
-    except (ImportError, AttributeError):
-        yield
-        return
-    before = defaults.get("defer_build", False)
-    defaults["defer_build"] = True
-    try:
-        yield
-    finally:
-        defaults["defer_build"] = before

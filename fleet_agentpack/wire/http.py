@@ -61,8 +61,7 @@ async def serve_http(mcp: FastMCP[Any], http: HttpSettings, log_level: str) -> N
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
-    async with mcp._lifespan_manager():
-        await _Server(config).serve()
+    await _Server(config).serve()
 
 
 class _Server(uvicorn.Server):

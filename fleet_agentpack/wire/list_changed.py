@@ -19,6 +19,8 @@ from mcp.server.subscriptions import (
 )
 from mcp_types import SubscriptionsListenRequestParams
 
+from fleet_agentpack.kit.private import connection_of, protocol_server
+
 if TYPE_CHECKING:
     from fastmcp import FastMCP
 
@@ -42,18 +44,20 @@ class ListChanged(Middleware):
     def attach(self, mcp: FastMCP[Any], fingerprints: Sequence[Callable[[], object]]) -> None:
         """Watch these fingerprints, and serve `subscriptions/listen`, the handshake-less way."""
         self._fingerprints = fingerprints
-        mcp._mcp_server.add_request_handler(
-            "subscriptions/listen", SubscriptionsListenRequestParams, ListenHandler(self._bus)
-        )
+        inner = protocol_server(mcp)
+        if inner is not None:
+            inner.add_request_handler(
+                "subscriptions/listen", SubscriptionsListenRequestParams, ListenHandler(self._bus)
+            )
 
     async def on_initialize(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
     ) -> Any:
         """Remember who shook hands, until the connection ends."""
         result = await call_next(context)
-        if context.fastmcp_context is not None:
+        connection = connection_of(context.fastmcp_context)
+        if connection is not None:
             self._look_once()
-            connection = context.fastmcp_context.session._connection
             self._connections.add(connection)
             connection.exit_stack.push_async_callback(self._forget, connection)
         return result

@@ -13,22 +13,25 @@ from fastmcp.tools.base import ToolResult
 from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, CallToolRequestParams
 
-from fleet_agentpack.wire.register import Domain, Spec, ToolRefused, error_result
+from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.wire.replies import ToolRefused, error_result
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
+
+    from fleet_agentpack.wire.provider import DomainTools
 
 logger = logging.getLogger(__name__)
 
 LONGEST_NAME_SHOWN = 128
 
 
-class Guard(Middleware):
+class CallBoundary(Middleware):
     """Around every tool call: mutations need `yes: true`, errors take their domain's shape."""
 
-    def __init__(self, tools: Mapping[str, tuple[Domain, Spec]], fallback: Domain) -> None:
-        self._tools = tools
-        self._fallback = fallback  # whose error shape a tool outside the table has
+    def __init__(self, owners: Mapping[str, DomainTools], otherwise: type[AppError]) -> None:
+        self._owners = owners  # of the tools that are always there
+        self._otherwise = otherwise  # whose shape the failure of any other tool has
 
     async def on_call_tool(
         self,
@@ -37,26 +40,29 @@ class Guard(Middleware):
     ) -> ToolResult:
         """Confirm, run, and answer whatever happens."""
         name = context.message.name
-        domain, spec = self._tools.get(name, (self._fallback, None))
-        if spec and spec.confirm and (context.message.arguments or {}).get("yes") is not True:
-            return error_result(domain.error.confirm_required(name).payload())
+        owner = self._owners.get(name)
+        error = owner.error if owner else self._otherwise
+        # Before anything else looks at the arguments: an unconfirmed call has no effect at all.
+        confirmed = (context.message.arguments or {}).get("yes") is True
+        if owner and owner.tools[name].needs_yes and not confirmed:
+            return error_result(error.confirm_required(name).payload())
         try:
             return await call_next(context)
         except ToolRefused as refused:
             return error_result(refused.error.payload())
         except (NotFoundError, DisabledError):
             return error_result(await self._unknown_tool(name, context))
-        except MCPError as error:
-            if error.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+        except MCPError as failure:
+            if failure.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
                 raise
-            return self._unexpected(domain, name)
+            return self._unexpected(error, name)
         except Exception:  # noqa: BLE001 - the one catch-all: FastMCP has logged the trace to stderr
-            return self._unexpected(domain, name)
+            return self._unexpected(error, name)
 
     @staticmethod
-    def _unexpected(domain: Domain, name: str) -> ToolResult:
+    def _unexpected(error: type[AppError], name: str) -> ToolResult:
         logger.error("%s failed unexpectedly; the trace is above", name)
-        return error_result(domain.error.unexpected(name).payload())
+        return error_result(error.unexpected(name).payload())
 
     @staticmethod
     async def _unknown_tool(name: str, context: MiddlewareContext[Any]) -> dict[str, Any]:

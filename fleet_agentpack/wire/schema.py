@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 _VERBATIM = ("default", "enum", "const", "examples")
@@ -42,3 +43,16 @@ def _without_null(node: dict[str, Any]) -> dict[str, Any]:
     rest = [choice for choice in choices if choice != {"type": "null"}]
     others = {key: value for key, value in node.items() if key != "anyOf"}
     return {**rest[0], **others} if len(rest) == 1 else {"anyOf": rest, **others}
+
+
+def without_nulls(arguments: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments in which an explicit `null` for an optional one that takes none is left out."""
+    required, properties = schema.get("required", ()), schema.get("properties", {})
+
+    def is_left_out(name: str) -> bool:
+        declared = properties.get(name)
+        wanted = declared.get("type") if isinstance(declared, Mapping) else None
+        takes_null = wanted is None or "null" in (wanted if isinstance(wanted, list) else [wanted])
+        return arguments[name] is None and name not in required and not takes_null
+
+    return {name: value for name, value in arguments.items() if not is_left_out(name)}

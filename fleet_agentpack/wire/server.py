@@ -1,15 +1,18 @@
-"""Builds the MCP server: the chosen domains' tools, the middleware around them, their lifetime."""
+"""Builds the MCP server: the chosen domains, the middleware around their tools, their lifetime."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
-from fleet_agentpack import domains as inventory
+from fleet_agentpack import domains as rooms
+from fleet_agentpack.kit.private import install_memory_state
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.version import __version__
 from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
@@ -18,11 +21,16 @@ import_fastmcp()
 
 from fastmcp import FastMCP  # noqa: E402 - configured above
 
+from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
-from fleet_agentpack.wire.middleware import Guard  # noqa: E402
-from fleet_agentpack.wire.register import Domain, Runtime, Services, register  # noqa: E402
-from fleet_agentpack.wire.session_state import MemoryState  # noqa: E402
+from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
+from fleet_agentpack.wire.provider import (  # noqa: E402
+    SERVICES,
+    WRITES_TAG,
+    DomainTools,
+    Services,
+)
 
 
 def build_server(settings: Settings | None = None) -> FastMCP[Any]:
@@ -31,25 +39,21 @@ def build_server(settings: Settings | None = None) -> FastMCP[Any]:
     Raises `SettingsError` for a domain that does not exist.
     """
     settings = settings or Settings.read()
-    return assemble(settings, inventory.select(settings.only))
+    return assemble(settings, rooms.select(settings.only))
 
 
-def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
+def assemble(settings: Settings, domains: Sequence[DomainTools]) -> FastMCP[Any]:
     """A server of exactly these domains."""
-    services = Services(settings, domains)
-    changes = ListChanged(services.end_session)
-    runtime = Runtime(services, changes.look)
-    projected = [
-        DynamicTools(domain, runtime, read_only=settings.read_only)
-        for domain in domains
-        if domain.catalogue
-    ]
+    fixed = _tool_names(domains)
+    services = Services(settings)
+    changes = ListChanged(lambda session: _end_session(services, session))
+    dynamic = [DynamicTools(each, services, fixed) for each in domains if each.catalogue]
 
     @asynccontextmanager
     async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         watching = asyncio.create_task(changes.watch())
         try:
-            yield {}
+            yield {SERVICES: services, TOOLS_CHANGED: changes.look}
         finally:
             watching.cancel()
             with anyio.CancelScope(shield=True):
@@ -57,34 +61,48 @@ def assemble(settings: Settings, domains: Sequence[Domain]) -> FastMCP[Any]:
                 await services.close()
 
     mcp: FastMCP[Any] = FastMCP(
-        inventory.server_name(domains, settings.only),
-        inventory.instructions(domains),
+        rooms.server_name(domains, settings.only),
+        rooms.instructions(domains),
         version=__version__,
-        middleware=[_guard(domains, settings), changes],
-        providers=projected,
+        middleware=[_boundary(domains, settings), changes],
+        providers=[*domains, *dynamic],
         lifespan=lifespan,
-        on_duplicate="error",
         mask_error_details=True,
         dereference_schemas=False,
         strict_input_validation=True,
         auth=_bearer_auth(settings),
     )
-    MemoryState.install(mcp)
-    changes.attach(mcp, [each.fingerprint for each in projected])
-    for domain in domains:
-        register(mcp, domain, runtime, read_only=settings.read_only)
+    if settings.read_only:
+        mcp.disable(tags={WRITES_TAG})
+    install_memory_state(mcp)
+    changes.attach(mcp, [each.fingerprint for each in dynamic])
     return mcp
 
 
-def _guard(domains: Sequence[Domain], settings: Settings) -> Guard:
-    table = {
-        spec.name: (domain, spec)
+def _tool_names(domains: Iterable[DomainTools]) -> frozenset[str]:
+    """All tools' names. Raises `ValueError` for one that is there twice; FastMCP would not."""
+    count = Counter(name for domain in domains for name in domain.tools)
+    twice = [name for name, times in count.items() if times > 1]
+    if twice:
+        raise ValueError(f"more than one domain has a tool {', '.join(twice)}")
+    return frozenset(count)
+
+
+def _boundary(domains: Sequence[DomainTools], settings: Settings) -> CallBoundary:
+    served = {
+        tool.name: domain
         for domain in domains
-        for spec in domain.tools
-        if spec.hints.read_only or not settings.read_only
+        for tool in domain.tools_for(read_only=settings.read_only)
     }
-    fallback = next((domain for domain in domains if domain.catalogue), domains[0])
-    return Guard(table, fallback)
+    dynamic = next((domain for domain in domains if domain.catalogue), domains[0])
+    return CallBoundary(served, dynamic.error)
+
+
+async def _end_session(services: Services, session: str) -> None:
+    """Tell the services that asked for it that a session is over."""
+    for domain, service in services.opened().items():
+        if domain.end_session:
+            await anyio.to_thread.run_sync(domain.end_session, service, session)
 
 
 def _bearer_auth(settings: Settings) -> Any:

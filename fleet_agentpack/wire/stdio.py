@@ -31,10 +31,12 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
+from fleet_agentpack.kit.private import can_serve_streams, serve_streams
+
 if TYPE_CHECKING:
     from fastmcp import FastMCP
 
-    from fleet_agentpack.wire.descriptors import Wire
+    from fleet_agentpack.wire.descriptors import ClaimedStdio
 
 DRAIN_TIMEOUT_S = 10.0  # how long requests under way at end of input may still take
 EXIT_GRACE_S = 2.0  # how long a closing server may take before it is ended anyway
@@ -278,8 +280,12 @@ def _wants_handshake(message: JSONRPCRequest) -> bool:
     return message.method not in ("initialize", "server/discover") and not named
 
 
-def run_stdio(mcp: FastMCP[Any], wire: Wire) -> int:
+def run_stdio(mcp: FastMCP[Any], wire: ClaimedStdio) -> int:
     """Serve until end of input or a signal; returns the exit status."""
+    if not can_serve_streams(mcp):
+        wire.give_back()
+        asyncio.run(mcp.run_stdio_async(show_banner=False))
+        return 0
     return asyncio.run(_serve(mcp, wire))
 
 
@@ -294,17 +300,15 @@ def _end_anyway(out: Output, status: int, after_s: float) -> None:
     threading.Thread(target=end, daemon=True).start()
 
 
-async def _serve(mcp: FastMCP[Any], wire: Wire) -> int:
+async def _serve(mcp: FastMCP[Any], wire: ClaimedStdio) -> int:
     pending = Pending()
     out = Output(wire.writing, pending)
     messages = Input(wire.reading, pending, out)
     out.when_nobody_reads = messages.end
     ended = _Signals()
     token = set_transport("stdio")
-    server = mcp._mcp_server
     try:
-        async with mcp._lifespan_manager():
-            await server.run(messages, out, server.create_initialization_options())
+        await serve_streams(mcp, messages, out)
     except BaseException:  # torn down in the middle, the SDK's tasks complain in several ways
         if not ended.status:
             raise

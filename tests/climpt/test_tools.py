@@ -159,11 +159,9 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any], str]] = [
     ("search", {"query": ""}, "query: must not be empty"),
     ("search", {"query": "x", "top": 5}, "top: no such argument"),
     ("search", {"query": "x", "agent": "../x"}, "agent: "),
-    ("search", {"query": "x", "agent": None}, "agent: "),
     ("describe", {"c1": "a"}, "c2: required; c3: required"),
     ("execute", {"c1": "a", "c2": "b", "c3": "c"}, "agent: required"),
     ("execute", {**GROUP, "agent": "climpt", "options": "x"}, "options: must be an object"),
-    ("execute", {**GROUP, "agent": "climpt", "options": None}, "options: must be an object"),
     ("execute", {**GROUP, "agent": "climpt", "options": {"x": 1}}, "options.x: no such option"),
     ("reload", {"agent": ["climpt"]}, "agent: "),
 ]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import stat
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -429,6 +431,8 @@ def test_environment_and_identities(lab: Lab) -> None:
         assert normal_machine(given) == expected
     assert machine_id(lab.home(), "My Box") == "my-box"
     assert machine_id(lab.home(), "...") == "test-machine"
+    nameless = replace(lab.home(), environ={})
+    assert machine_id(nameless) == normal_machine(socket.gethostname())
     user, cwd = Path("/home/me"), Path("/work")
     places = {None: "/home/me/.agentpack", "~/x": "/home/me/x", "/abs": "/abs", "rel": "/work/rel"}
     for value, expected in places.items():

@@ -493,13 +493,13 @@ async def test_a_program_that_is_not_installed_is_503_and_creates_nothing(here: 
     ("config", "words"),
     [
         ('[fleet]\nengine = "cloud"', "must be 'coder' or 'local'"),
-        ("[fleet]\nprogram = 5", "program must be a text"),
+        ("[fleet]\nprogram = 5", "fleet.program must be text"),
         ('[fleet]\nprogram = "nope"', "no program 'nope'"),
         ("fleet = 3", "must be a table"),
         ("[fleet.programs.x]\nfirst = []", "needs a command"),
         ('[fleet.programs.x]\ncommand = ["a"]\nflags = []', "no key flags"),
         ('[fleet.programs.x]\ncommand = ["a"]\nreadings = [{}]', "readings need a field"),
-        ("[fleet.projects.x]", "needs a path"),
+        ("[fleet.projects.x]", "fleet.projects.x.path is missing"),
         ('[fleet.projects.x]\npath = "here"', "must be absolute"),
     ],
 )

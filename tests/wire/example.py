@@ -13,14 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from fastmcp.dependencies import Depends
 from pydantic import Field
 
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import HttpSettings, Settings
+from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.dynamic import DynamicTool
-from fleet_agentpack.wire.params import DESTROYS, READS, WRITES, Call
-from fleet_agentpack.wire.register import Domain, Reply, Spec
+from fleet_agentpack.wire.provider import DESTROYS, READS, WRITES, DomainTools
+from fleet_agentpack.wire.replies import Reply
 
 
 class ExampleError(AppError):
@@ -73,9 +75,21 @@ class ExampleService:
         return DynamicTool(name, f"The tool {name}.", schema, run, output_schema={"type": "object"})
 
 
+mcp = DomainTools(
+    "example",
+    server_name="example-alone",
+    instructions="example: for tests.",
+    error=ExampleError,
+    open_service=lambda settings: ExampleService(settings.cwd),
+    catalogue=lambda service: service,
+    end_session=lambda service, session: (service.cwd / "ended").write_text(session),
+)
+
+
+@mcp.tool(annotations=READS)
 def echo(
-    service: ExampleService,
     *,
+    service: ExampleService = Depends(mcp.service),
     text: str,
     count: Annotated[int, Field(ge=1)] = 1,
     kind: Literal["a", "b"] = "a",
@@ -84,7 +98,10 @@ def echo(
     return {"text": text * count, "kind": kind}
 
 
-def noise(service: ExampleService) -> Any:
+@mcp.tool(annotations=READS)
+def noise(
+    service: ExampleService = Depends(mcp.service),
+) -> Any:
     """Print in every way there is."""
     print("noise: print", flush=True)
     os.write(1, b"noise: descriptor\n")
@@ -93,17 +110,29 @@ def noise(service: ExampleService) -> Any:
     return {"read": sys.stdin.read()}
 
 
-async def crash(service: ExampleService) -> Any:
+@mcp.tool(annotations=READS)
+async def crash(
+    service: ExampleService = Depends(mcp.service),
+) -> Any:
     """Fail in an unforeseen way."""
     raise KeyError("secret detail")
 
 
-def refuse(service: ExampleService) -> Any:
+@mcp.tool(annotations=READS)
+def refuse(
+    service: ExampleService = Depends(mcp.service),
+) -> Any:
     """Fail in a foreseen way."""
     raise ExampleError("refused", "no; try echo instead")
 
 
-async def wait(service: ExampleService, call: Call, *, seconds: float = 1.0) -> Any:
+@mcp.tool(annotations=READS)
+async def wait(
+    *,
+    service: ExampleService = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    seconds: float = 1.0,
+) -> Any:
     """Take a while, tell how far it is, and leave a mark when it was stopped."""
     try:
         for step in range(10):
@@ -115,7 +144,10 @@ async def wait(service: ExampleService, call: Call, *, seconds: float = 1.0) -> 
     return {"waited": seconds}
 
 
-def work_in_thread(service: ExampleService, call: Call, *, steps: int = 10) -> Any:
+@mcp.tool(annotations=READS)
+def work_in_thread(
+    *, service: ExampleService = Depends(mcp.service), call: Call = CurrentCall(), steps: int = 10
+) -> Any:
     """The same in a worker thread."""
     mark = service.cwd / "steps"
     for step in range(steps):
@@ -125,26 +157,35 @@ def work_in_thread(service: ExampleService, call: Call, *, steps: int = 10) -> A
     return {"steps": steps}
 
 
-def mumble(service: ExampleService, call: Call) -> Any:
+@mcp.tool(annotations=READS)
+def mumble(
+    service: ExampleService = Depends(mcp.service),
+    call: Call = CurrentCall(),
+) -> Any:
     """Report on a file whose name is not text."""
     call.report(1, 1, "file \udcff")
     return {}
 
 
-def block(service: ExampleService, *, seconds: float) -> Any:
+@mcp.tool(annotations=READS)
+def block(*, service: ExampleService = Depends(mcp.service), seconds: float) -> Any:
     """Hold a thread and hear nothing."""
     time.sleep(seconds)
     return {}
 
 
-def poem(service: ExampleService) -> Any:
+@mcp.tool(annotations=READS)
+def poem(
+    service: ExampleService = Depends(mcp.service),
+) -> Any:
     """Answer with text alone."""
     return Reply("roses are red")
 
 
+@mcp.tool(annotations=DESTROYS)
 def remove(
-    service: ExampleService,
     *,
+    service: ExampleService = Depends(mcp.service),
     path: str = "x",
     yes: Annotated[Literal[True], Field(description="Approve.")],
 ) -> Any:
@@ -153,7 +194,10 @@ def remove(
     return {"removed": path}
 
 
-def add_tool(service: ExampleService, call: Call, *, name: str) -> Any:
+@mcp.tool(annotations=WRITES)
+def add_tool(
+    *, service: ExampleService = Depends(mcp.service), call: Call = CurrentCall(), name: str
+) -> Any:
     """Add a dynamic tool."""
     service.dynamic.mkdir(exist_ok=True)
     (service.dynamic / name).write_text("")
@@ -161,39 +205,11 @@ def add_tool(service: ExampleService, call: Call, *, name: str) -> Any:
     return {"added": name}
 
 
-def open_service(settings: Settings) -> ExampleService:
-    return ExampleService(settings.cwd)
-
-
-EXAMPLE = Domain(
-    name="example",
-    server_name="example-alone",
-    instructions="example: for tests.",
-    error=ExampleError,
-    open=open_service,
-    tools=[
-        Spec(echo, READS),
-        Spec(noise, READS),
-        Spec(crash, READS),
-        Spec(refuse, READS),
-        Spec(wait, READS),
-        Spec(work_in_thread, READS),
-        Spec(mumble, READS),
-        Spec(block, READS),
-        Spec(poem, READS),
-        Spec(remove, DESTROYS, confirm=True),
-        Spec(add_tool, WRITES),
-    ],
-    catalogue=lambda service: service,
-    end_session=lambda service, session: (service.cwd / "ended").write_text(session),
-)
-
-
 def main() -> int:
-    from fleet_agentpack.wire.descriptors import Wire
+    from fleet_agentpack.wire.descriptors import ClaimedStdio
 
     port = int(sys.argv[2]) if sys.argv[1:2] == ["--http"] else None
-    wire = None if port else Wire.claim()
+    wire = None if port else ClaimedStdio.claim()
     print("noise: at start", flush=True)
     atexit.register(print, "noise: at exit", flush=True)
     import dataclasses
@@ -207,11 +223,11 @@ def main() -> int:
         token = settings.environ.get("FLEET_AGENTPACK_TOKEN")
         http = HttpSettings(port=port, token=Secret(token) if token else None)
         settings = dataclasses.replace(settings, http=http)
-        asyncio.run(serve_http(assemble(settings, [EXAMPLE]), http, "warning"))
+        asyncio.run(serve_http(assemble(settings, [mcp]), http, "warning"))
         return 0
     from fleet_agentpack.wire.stdio import run_stdio
 
-    return run_stdio(assemble(settings, [EXAMPLE]), wire)
+    return run_stdio(assemble(settings, [mcp]), wire)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fleet_agentpack import domains
-from fleet_agentpack.wire.params import READS, WRITES, Hints
-from fleet_agentpack.wire.register import wire_hints
+from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire.schema import without_nulls
+from fleet_agentpack.wire.server import assemble
 from tests.rig import SERVE, Stdio
 
 WRITERS = {
@@ -22,11 +27,58 @@ WRITERS = {
     "enact__run",
     "fractary_forge_cache_clear",
 }
+RECORDED = Path(__file__).parent / "surface.json"
 CONFIRMED = {"deploy_apply", "rollback"}
 
 
+def test_the_tools_are_those_that_were_recorded(tools: list[dict[str, Any]]) -> None:
+    """Names, schemas and annotations never change; a new description is a change of this file."""
+    assert json.dumps(tools) == json.dumps(json.loads(RECORDED.read_text(encoding="utf-8")))
+
+
+def test_null_for_an_optional_argument_counts_as_left_out(example: Stdio) -> None:
+    assert example.call("echo", text="x", count=None, kind=None)["structuredContent"] == {
+        "text": "x",
+        "kind": "a",
+    }
+    assert example.call("echo", text=None)["structuredContent"]["details"] == [
+        "text: Input should be a valid string"
+    ]
+    assert example.call("echo", text="x", other=None)["isError"] is True
+    for domain in domains.select():
+        for tool in domain.tools.values():
+            nulls = dict.fromkeys(tool.parameters["properties"])
+            assert set(without_nulls(nulls, tool.parameters)) == set(
+                tool.parameters.get("required", ())
+            )
+
+
+def test_null_stays_where_a_schema_takes_it() -> None:
+    schema = {"properties": {"a": {"type": ["string", "null"]}, "b": {"anyOf": []}, "c": True}}
+    assert without_nulls({"a": None, "b": None, "c": None}, schema) == dict.fromkeys("abc")
+
+
+def test_a_call_of_a_fixed_tool_never_looks_into_the_tool_store(home: Path) -> None:
+    (home / ".enact").mkdir()
+    (home / ".enact" / "config.yaml").write_text("trust: [broken\n")
+    (home / ".enact" / "tools.json").write_text("{broken")
+    with Stdio() as server:
+        server.hello()
+        plan = server.call("plan")
+        assert plan["structuredContent"]["errors"][0]["code"] == "E_CONFIG_MISSING"
+        assert server.call("enact__list")["structuredContent"]["warnings"]
+        assert server.close() == 0
+        assert b"enact" not in server.errors
+
+
+def test_two_domains_cannot_have_one_tool() -> None:
+    one, *_ = domains.select()
+    with pytest.raises(ValueError, match="more than one domain has a tool plan"):
+        assemble(Settings.read(), [one, one])
+
+
 def test_every_tool_is_listed_once_and_plainly(tools: list[dict[str, Any]]) -> None:
-    expected = [spec.name for domain in domains.select() for spec in domain.tools]
+    expected = [name for domain in domains.select() for name in domain.tools]
     assert [tool["name"] for tool in tools] == expected
     assert len(set(expected)) == len(expected)
     for tool in tools:
@@ -39,8 +91,8 @@ def test_every_tool_is_listed_once_and_plainly(tools: list[dict[str, Any]]) -> N
 def test_hints_are_right(tools: list[dict[str, Any]]) -> None:
     for tool in tools:
         assert tool["annotations"]["readOnlyHint"] is (tool["name"] not in WRITERS)
-    specs = {spec.name: spec for domain in domains.select() for spec in domain.tools}
-    assert {name for name, spec in specs.items() if spec.confirm} == CONFIRMED & set(specs)
+    ours = [tool for domain in domains.select() for tool in domain.tools.values()]
+    assert {tool.name for tool in ours if tool.needs_yes} == CONFIRMED
 
 
 def test_descriptions_are_at_most_two_sentences(tools: list[dict[str, Any]]) -> None:
@@ -55,13 +107,3 @@ def test_read_only_leaves_every_writer_out() -> None:
         assert all(tool["annotations"]["readOnlyHint"] for tool in tools)
         assert not WRITERS & {tool["name"] for tool in tools}
         assert server.call("rollback", to="x")["structuredContent"]["error"] == "unknown_tool"
-
-
-def test_hints_on_the_wire_say_no_more_than_they_must() -> None:
-    def wire(hints: Hints) -> dict[str, Any]:
-        return wire_hints(hints).model_dump(by_alias=True, exclude_none=True)
-
-    assert wire(READS) == {"readOnlyHint": True, "openWorldHint": False}
-    again = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
-    assert wire(WRITES) == again
-    assert wire(Hints(read_only=False, idempotent=True)) == {**again, "idempotentHint": True}

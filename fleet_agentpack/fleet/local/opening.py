@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from fleet_agentpack.fleet.backend import Backend
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.fleet.options import TOKEN_VARIABLE, FleetTable
+from fleet_agentpack.fleet.options import TOKEN_VARIABLE
 from fleet_agentpack.fleet.roles import STANDARD_ROLES, Persona
+from fleet_agentpack.kit.paths import expand_home
 
 if TYPE_CHECKING:
+    from fleet_agentpack.config import FleetTable, RoleTable
     from fleet_agentpack.settings import Settings
 
 # Not for the programs that agents are: they have accounts of their own.
@@ -35,8 +37,8 @@ def open_local(settings: Settings, table: FleetTable) -> Backend:
     state, data = settings.directories.state, settings.directories.data
     return LocalBackend(
         LocalProjects(_paths(settings, table, environ), _personas(table)),
-        load_programs(table.below("programs").values),
-        table.text("program") or DEFAULT_PROGRAM,
+        load_programs(table.programs),
+        table.program or DEFAULT_PROGRAM,
         AgentFolders(state / "agents"),
         Copies(data / "agents", data / "kept", state / "locks", environ),
         environ,
@@ -45,40 +47,29 @@ def open_local(settings: Settings, table: FleetTable) -> Backend:
 
 def _paths(settings: Settings, table: FleetTable, environ: dict[str, str]) -> dict[str, Path]:
     """The configured projects; without any, the repository that we were started in."""
-    configured = table.below("projects")
-    if configured.values:
-        return {name: _path(configured, name, settings.home) for name in configured.values}
+    if table.projects:
+        return {name: _path(settings, name, row.path) for name, row in table.projects.items()}
     from fleet_agentpack.fleet.local.worktree import repository_of
 
     repository = repository_of(settings.cwd, environ)
     return {repository.name: repository} if repository else {}
 
 
-def _path(configured: FleetTable, name: str, home: Path) -> Path:
-    path = configured.below(name).text("path")
-    if path is None:
-        raise FleetError.unavailable(f"{configured.path}: [fleet.projects.{name}] needs a path.")
-    expanded = home / path[2:] if path.startswith("~/") else Path(path)
+def _path(settings: Settings, name: str, path: str) -> Path:
+    expanded = expand_home(path, settings.home)
     if not expanded.is_absolute():
         raise FleetError.unavailable(
-            f"{configured.path}: [fleet.projects.{name}] path must be absolute."
+            f"{settings.config_path}: fleet.projects.{name}.path must be absolute."
         )
     return expanded
 
 
 def _personas(table: FleetTable) -> tuple[Persona, ...]:
     """The configured roles; without any, the usual three."""
-    configured = table.below("roles")
-    if not configured.values:
-        return STANDARD_ROLES
-    return tuple(_persona(name, configured.below(name)) for name in configured.values)
+    return tuple(_persona(name, row) for name, row in table.roles.items()) or STANDARD_ROLES
 
 
-def _persona(name: str, row: FleetTable) -> Persona:
-    description = row.text("description") or ""
-    return Persona(
-        name,
-        row.text("display_name") or name,
-        description,
-        row.text("prompt") or f"You are the {row.text('display_name') or name}. {description}",
-    )
+def _persona(name: str, row: RoleTable) -> Persona:
+    shown, description = row.display_name or name, row.description or ""
+    prompt = row.prompt or f"You are the {shown}. {description}"
+    return Persona(name, shown, description, prompt)
