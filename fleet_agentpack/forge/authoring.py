@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from fleet_agentpack.forge.config import Configuration
 from fleet_agentpack.forge.definitions import BODY_FIELD, Definition
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, run
 from fleet_agentpack.forge.inheritance import inherit
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_kebab, parse_reference
@@ -82,7 +82,7 @@ def initialise(configuration: Configuration, *, for_user: bool) -> Initialised:
         if path.exists():
             raise ForgeError.conflict(
                 f"{places.shown(path)} is already there; nothing was changed",
-                "See what it says: fleet-agentpack forge config show",
+                run("See what it says: {}", "config", "show"),
             )
         base = configuration.global_root if for_user else root
         folders = [base / "agents", base / "tools"]

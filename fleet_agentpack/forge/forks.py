@@ -10,7 +10,7 @@ from typing import Any
 from fleet_agentpack.forge.changes import compared, differences, unified
 from fleet_agentpack.forge.config import Configuration
 from fleet_agentpack.forge.definitions import Definition, ForkRecord, read_data, version_of
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.inheritance import inherit
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name
@@ -157,14 +157,14 @@ class Forks:
                 self._resolver.resolve(kind, Reference(name))  # says why if it is broken
                 raise ForgeError.invalid(
                     f"{name} is {'an agent' if kind == 'agent' else 'a tool'}, but not a fork",
-                    "List the forks: fractary_forge_fork_list",
+                    call("fork_list", "List the forks: {}"),
                     name=name,
                 )
         raise ForgeError(
             "AGENT_NOT_FOUND",
             f"No fork {name!r} among the agents and tools",
             details={"name": name, "searched": list(self._resolver.disk_tiers)},
-            suggestions=["List the forks: fractary_forge_fork_list"],
+            suggestions=[call("fork_list", "List the forks: {}")],
         )
 
     def definition_of(self, fork: Fork) -> Definition:
@@ -174,7 +174,7 @@ class Forks:
         except (UnparsableError, FileNotFoundError) as error:
             raise ForgeError.invalid(
                 f"{fork.shown} cannot be read: {error}",
-                f"See what is wrong: fractary_forge_{fork.kind}_validate",
+                call(f"{fork.kind}_validate", "See what is wrong: {}"),
             ) from error
         version = fork.version or version_of(data)
         return Definition(fork.kind, fork.name, version, "local", fork.shown, data, fork.path)

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.config import Configuration
-from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError
+from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, call, run
 from fleet_agentpack.forge.forks import is_breaking
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import Reference, Scope, checked_reference, is_usable_name
@@ -79,7 +79,7 @@ class Installer:
             if own and not force:
                 raise ForgeError.conflict(
                     f"{own.name} {own.version} is already installed ({scope})",
-                    f"Update it: fleet-agentpack forge update {own.name}",
+                    run("Update it: {}", "update", own.name),
                     "Or install it again with --force",
                 )
             self._put(order.value, scope, installed, force=force)
@@ -164,7 +164,7 @@ class Installer:
                 error.code,
                 f"{error} (updated before that: {before})",
                 details={**error.details, "updated": jsonable(done)},
-                suggestions=error.suggestions,
+                suggestions=error.actions,
             ) from error
         return order.warnings
 
@@ -292,7 +292,7 @@ def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[PluginFile]:
 def _unmet(needed_by: str, wanted: Reference, why: str) -> ForgeError:
     return ForgeError.dependency(
         f"{needed_by} needs {wanted.name}@{wanted.wanted}, {why}; nothing was installed",
-        "See what is offered: fractary_forge_plugin_search",
+        call("plugin_search", "See what is offered: {}"),
         "Or install without dependencies: set install.auto_install_dependencies to false",
         plugin=needed_by,
         missing=wanted.name,

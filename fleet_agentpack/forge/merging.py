@@ -18,7 +18,7 @@ from fleet_agentpack.forge.changes import (
 )
 from fleet_agentpack.forge.definitions import Definition, read_data
 from fleet_agentpack.forge.editing import edited
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, run
 from fleet_agentpack.forge.forks import Fork, Forks
 from fleet_agentpack.forge.inheritance import inherit
 from fleet_agentpack.forge.loaded import Loaded, Warnings
@@ -135,8 +135,8 @@ def write_merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
             what = f"{source} is not there any more, so every difference needs a decision: {fields}"
         raise ForgeError.conflict(
             f"{what}; nothing was written",
-            f"Take upstream's: fleet-agentpack forge merge {plan.fork.name} --theirs",
-            f"Keep the fork's: fleet-agentpack forge merge {plan.fork.name} --ours",
+            run("Take upstream's: {}", "merge", plan.fork.name, "--theirs"),
+            run("Keep the fork's: {}", "merge", plan.fork.name, "--ours"),
             **jsonable(plan.shown()),
         )
     taken = plan.conflicts if prefer == "theirs" else ()

@@ -9,7 +9,7 @@ from typing import Any
 
 from fleet_agentpack.forge.config import Configuration
 from fleet_agentpack.forge.definitions import version_of
-from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError
+from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError, run
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import Scope, version_order
@@ -38,7 +38,7 @@ from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.semver import best_version, is_newer
 
 SCOPES: tuple[Scope, ...] = ("local", "global")
-NO_REGISTRY = f"No registry is configured. {ADD_REGISTRY}"
+NO_REGISTRY = f"No registry is configured. {ADD_REGISTRY.for_agent()}"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class InstalledPlugins:
         if found is None and name in self.broken:
             raise ForgeError.invalid(
                 f"Plugin {name} cannot be read: {self.broken[name]}",
-                f"Install it again: fleet-agentpack forge install {name} --force",
+                run("Install it again: {}", "install", name, "--force"),
                 "Or correct the manifest by hand",
                 plugin=name,
             )
@@ -212,12 +212,12 @@ class Plugins:
             return replace(survey, warnings=(NO_REGISTRY,))
         if len(survey.unreached) == len(registries):
             errors = [error for _, error in survey.unreached]
-            advice = [each for error in errors for each in error.suggestions]
+            steps = {step.for_agent(): step for error in errors for step in error.actions}
             raise ForgeError(
                 errors[0].code,
                 f"No registry was reached: {'; '.join(str(error) for error in errors)}",
                 details={"registries": {name: str(error) for name, error in survey.unreached}},
-                suggestions=list(dict.fromkeys(advice)),
+                suggestions=list(steps.values()),
             )
         return survey
 

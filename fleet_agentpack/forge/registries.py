@@ -15,7 +15,7 @@ from fleet_agentpack.forge.config import Registry
 from fleet_agentpack.forge.config_files import is_registry_url
 from fleet_agentpack.forge.credentials import Credentials
 from fleet_agentpack.forge.definitions import person_of, strings_of, text_of, version_of
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import is_usable_name
@@ -144,7 +144,7 @@ def verify(content: bytes, checksum: str, url: str) -> None:
             details={"url": shown, "expected": f"sha256:{checksum}", "actual": f"sha256:{actual}"},
             suggestions=[
                 "Do not use this file; tell the registry's maintainer",
-                "Clear the cache and try again: fractary_forge_cache_clear",
+                call("cache_clear", "Clear the cache and try again: {}"),
             ],
         )
 

@@ -17,7 +17,7 @@ from fleet_agentpack.forge.definition_index import (
     Progress,
 )
 from fleet_agentpack.forge.definitions import Definition, ListedDefinition, read_data, version_of
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import Kind, Reference, Source, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError
@@ -140,7 +140,7 @@ class Resolver:
         if found.broken:
             raise ForgeError.invalid(
                 f"{kind} {reference.name!r} cannot be read: {found.broken[0]}",
-                f"See what is wrong: fractary_forge_{kind}_validate",
+                call(f"{kind}_validate", "See what is wrong: {}"),
                 name=reference.name,
                 problems=list(found.broken),
             )

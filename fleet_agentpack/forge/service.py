@@ -13,7 +13,7 @@ from fleet_agentpack.forge.credentials import Credentials, Keyring, Vault
 from fleet_agentpack.forge.definition_index import DefinitionIndex, Progress
 from fleet_agentpack.forge.definition_info import agent_info, tool_info
 from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, SUFFIXES, ListedDefinition
-from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError
+from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
 from fleet_agentpack.forge.loaded import noted
 from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.merging import plan_merge
@@ -142,7 +142,7 @@ class ForgeService:
         if (path is None) == (name is None):
             raise ForgeError.invalid(
                 "give either `path` or `name`" + ("" if path is None else ", not both of them"),
-                f"List the names: fractary_forge_{kind}_list",
+                call(f"{kind}_list", "List the names: {}"),
             )
         workspace = self.workspace()
         if path is not None:
@@ -192,9 +192,7 @@ class ForgeService:
     def config_get(self, key: str) -> ConfigValue:
         """One configuration value, secrets masked. Raises `ForgeError`."""
         if not key.strip():
-            raise ForgeError.invalid(
-                "the key is empty", "See every key: fractary_forge_config_show"
-            )
+            raise ForgeError.invalid("the key is empty", call("config_show", "See every key: {}"))
         configuration = self._configurations.strict()
         value, exists = look_up(configuration.shown(), key)
         return ConfigValue(key, value, exists, noted(configuration.warnings))
@@ -237,7 +235,7 @@ class ForgeService:
         if older_than is not None and older_than < 0:
             raise ForgeError.invalid(
                 "olderThan is a number of days, 0 or more",
-                "Leave it out to clear everything, or see the ages: fractary_forge_cache_stats",
+                call("cache_stats", "Leave it out to clear everything, or see the ages: {}"),
                 olderThan=older_than,
             )
         workspace = self.workspace()
@@ -295,13 +293,16 @@ class ForgeService:
         except (ValueError, OSError) as error:  # also a name that is too long for any file
             raise ForgeError.invalid(
                 "`path` is not a usable path",
-                f"Use a path of fractary_forge_{kind}_list, or the name instead",
+                call(f"{kind}_list", "Use a path of {}, or the name instead"),
             ) from error
         if not allowed:
             raise ForgeError.denied(
                 "`path` leads out of the working directory and of ~/.fractary",
-                "Start the server in the directory of the file, or use: "
-                f"fleet-agentpack forge {kind}-validate PATH",
+                run(
+                    "Start the server in the directory of the file, or use: {}",
+                    f"{kind}-validate",
+                    "PATH",
+                ),
                 path=text[:200],
             )
         return path
@@ -334,7 +335,7 @@ def _no_file(kind: Kind, path: str) -> ForgeError:
         "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
         f"There is no {kind} definition at {path[:200]}",
         details={"path": path[:200]},
-        suggestions=[f"List what there is: fractary_forge_{kind}_list"],
+        suggestions=[list_all(kind)],
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 
 LONGEST_CELL = 60
-_TOOL = re.compile(r"fractary_forge_([a-z_]+)")
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -85,8 +83,8 @@ class Output:
         if self._json(error.payload()):
             return
         sys.stderr.write(f"fleet-agentpack forge: {printable(str(error))}\n")
-        for suggestion in error.suggestions:
-            sys.stderr.write(f"  {printable(_for_people(suggestion))}\n")
+        for step in error.advice():
+            sys.stderr.write(f"  {printable(step)}\n")
 
     def _json(self, result: object) -> bool:
         if self.as_json:
@@ -102,22 +100,6 @@ class Output:
 def printable_lines(text: str) -> str:
     """Text of several lines with its control characters made visible."""
     return "".join(printable(line) + "\n" for line in text.splitlines())
-
-
-def _for_people(suggestion: str) -> str:
-    """A suggestion with the commands that a person types in place of the tools an agent calls."""
-    text = suggestion.replace("plugin_info with remote: true", "plugin_info PLUGIN --remote")
-    return _TOOL.sub(lambda match: f"fleet-agentpack forge {_command(match[1])}", text)
-
-
-def _command(tool: str) -> str:
-    """The command line's name for a tool, as the contract pairs them."""
-    group, _, action = tool.partition("_")
-    if group == "plugin":
-        return action
-    if group in ("agent", "tool"):
-        return f"{group}-{action}"
-    return "registry list" if tool == "config_registry_list" else f"{group} {action}"
 
 
 def _cell(value: object) -> str:
