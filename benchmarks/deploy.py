@@ -34,6 +34,7 @@ from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.results import jsonable
 
 FILES_PER_SKILL = 10
 MEAN_BYTES = 3700
@@ -298,7 +299,7 @@ def measure_deployed(world: World, table: Table, everything: list[str]) -> None:
         table.add(f"{name}, again in the same process", second, *limits, bound=0.6)
         table.add(f"{name}, first call of another process", cached, *limits)
     service = world.service("cache-again")
-    snapshot = service.snapshots()["data"]["snapshots"][0]["id"]
+    snapshot = service.snapshots().data.snapshots[0].id
     (world.repo / "modules/skill/m10/file1.md").write_text("changed\n")
     print(
         f"deploy --apply of one changed file: {timed(lambda: service.deploy(Request())):.2f} s,",
@@ -351,7 +352,7 @@ def compare_with_original(world: World, program: str) -> None:
         everything = world.sources() + world.outputs()
         service = world.service("cache-compare")
         with original.served() as served:
-            same = service.plan(Request())["data"] == original.plan() == served()
+            same = jsonable(service.plan(Request()).data) == original.plan() == served()
             plain, first, again, theirs, by_mcp = beside(
                 lambda e=everything: read_and_hash_unbuffered(e),
                 Fresh(world, "plan"),

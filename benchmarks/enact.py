@@ -28,8 +28,9 @@ from fastmcp import Client, FastMCP
 from fastmcp.tools.base import Tool
 from mcp_types import ToolAnnotations
 
+from fleet_agentpack.enact.backends.bubblewrap import Bubblewrap
+from fleet_agentpack.enact.backends.job import Job, with_our_python
 from fleet_agentpack.enact.bundle import Package, PackedFile
-from fleet_agentpack.enact.providers import Bubblewrap, Job, with_our_python
 from fleet_agentpack.enact.receipt import Receipt
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.kit import yaml12

@@ -1,4 +1,4 @@
-"""Entry points: the whole product, and the two seeds' names for one domain alone."""
+"""Entry points: the whole product, and the contracts' names for one domain alone."""
 
 from __future__ import annotations
 

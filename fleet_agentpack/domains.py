@@ -35,6 +35,8 @@ def check_names(only: Sequence[str]) -> None:
 def select(only: Sequence[str] = ()) -> list[DomainTools]:
     """The chosen domains, or all of them. Raises `SettingsError` for a name that is not there."""
     check_names(only)
+    # Before a room's tools import it: only our own settings may steer FastMCP.
+    importlib.import_module("fleet_agentpack.wire.fastmcp_setup").import_fastmcp()
     chosen = [room for name, room in ROOMS.items() if not only or name in only]
     return [importlib.import_module(f"{room}.tools").mcp for room in chosen]
 

@@ -1,4 +1,4 @@
-"""climpt's tools."""
+"""The four climpt tools: find, describe and render prompt commands, reload their registry."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,7 +51,7 @@ mcp = DomainTools(
 def search(
     *, climpt: "ClimptService" = Depends(mcp.service), query: str, agent: str = "climpt"
 ) -> Any:
-    """Find the prompts of this project that fit a task in plain words, as commands c1, c2, c3.
+    """Find this project's prompt commands (c1, c2, c3) for a task described in plain words.
 
     Call describe or execute next.
     """
@@ -68,7 +68,7 @@ def describe(
     c3: str,
     agent: str = "climpt",
 ) -> Any:
-    """Show a prompt command's usage and options; search gives c1, c2, c3. Call execute next."""
+    """Show a prompt command's usage and options; search gives c1, c2 and c3. Call execute next."""
     return climpt.describe(c1, c2, c3, agent)
 
 
@@ -82,7 +82,7 @@ async def execute(
     c3: str,
     options: Options = NO_OPTIONS,
 ) -> Any:
-    """Get a prompt command's instructions as text, then follow them; nothing is run here.
+    """Get a prompt command's instructions as text and follow them; nothing is executed here.
 
     Call describe first for its options.
     """
@@ -91,5 +91,5 @@ async def execute(
 
 @mcp.tool(annotations=READS)
 def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> Any:
-    """Read the registry of prompt commands again after its file changed. Call search next."""
+    """Reload the registry of prompt commands after its file changed. Call search next."""
     return climpt.reload(agent)

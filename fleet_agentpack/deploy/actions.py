@@ -3,49 +3,46 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
+from fleet_agentpack.deploy.results import DriftCounts, NextAction
 from fleet_agentpack.deploy.workspace import Request
-
-PROGRAM = "fleet-agentpack"
-_PRIORITY = {
-    "doctor": 10,
-    "doctor_fix": 10,
-    "diff": 40,
-    "plan": 50,
-    "deploy_apply": 60,
-    "status": 70,
-}
+from fleet_agentpack.kit.actions import PROGRAM, Action
 
 
-def prefix(request: Request) -> str:
-    """The program with the global flags that are not the default."""
-    words = [PROGRAM]
-    for flag, value, default in (
+def command(request: Request, *words: str, writes: bool = False) -> Action:
+    """A command of ours with the flags of the request that led to it.
+
+    A program is told to ask for JSON, and to approve what writes; a person is asked.
+    """
+    line = shlex.join([PROGRAM, *_flags(request), *words])
+    return Action.instruction(f"{line} --yes --json" if writes else f"{line} --json", person=line)
+
+
+def status_actions(
+    request: Request, summary: DriftCounts, *, needs_deploy: bool
+) -> list[NextAction]:
+    """What to do about drift."""
+    differs = bool(summary.modified or summary.missing)
+    found = []
+    if differs or summary.extra:
+        found.append(NextAction("diff", command(request, "diff")))
+    if differs or needs_deploy:
+        apply = command(request, "deploy", "--apply", writes=True)
+        found.append(NextAction("deploy_apply", apply))
+    return found
+
+
+def _flags(request: Request) -> list[str]:
+    """The global flags that are not the default."""
+    given = (
         ("--repo", request.repo, None),
         ("--profile", request.profile, "default"),
         ("--target", request.target, "all"),
         ("--machine", request.machine, None),
-    ):
-        if value is not None and value != default:
-            words += [flag, value]
-    return shlex.join(words)
-
-
-def status_actions(
-    request: Request, summary: dict[str, int], *, needs_deploy: bool
-) -> list[dict[str, Any]]:
-    """What to do about drift."""
-    found = set()
-    if needs_deploy:
-        found.add("deploy_apply")
-    if summary["modified"] or summary["missing"]:
-        found |= {"diff", "deploy_apply"}
-    elif summary["extra"]:
-        found.add("diff")
-    commands = {"diff": "diff --json", "deploy_apply": "deploy --apply --yes --json"}
-    start = prefix(request)
+    )
     return [
-        {"action": action, "command": f"{start} {commands[action]}"}
-        for action in sorted(found, key=lambda action: (_PRIORITY[action], action))
+        word
+        for flag, value, default in given
+        if value is not None and value != default
+        for word in (flag, value)
     ]

@@ -1,10 +1,11 @@
-"""An apply as a batch: the plan's changes, every root's manifest, and the snapshot of it all."""
+"""A plan and the batch that carries it out: its changes, the manifests, and the snapshot."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fleet_agentpack.deploy import lockfile
@@ -15,6 +16,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.journal import Row
 from fleet_agentpack.deploy.model import Blob, Root, owner, path_key, safe_name
 from fleet_agentpack.deploy.recorded import manifest_bytes
+from fleet_agentpack.deploy.results import DeployData, PlanData, Reason
 from fleet_agentpack.deploy.snapshots import (
     ManagedFile,
     Snapshot,
@@ -24,8 +26,46 @@ from fleet_agentpack.deploy.snapshots import (
 )
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.workspace import Workspace
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 SAMPLES = 20
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A plan with what it was made from."""
+
+    workspace: Workspace
+    survey: Survey
+    plan: Plan
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether no file changes and every root that holds files has its manifest."""
+        records = self.survey.recorded.by_root
+        return not self.plan.changes and all(
+            records[root].usable for root in self.survey.desired.holding
+        )
+
+    def plan_data(self) -> PlanData:
+        """The answer to plan and diff."""
+        return PlanData(
+            [change.row for change in self.plan.changes],
+            self.workspace.request.profile,
+            self.plan.summary,
+            self.workspace.targets,
+        )
+
+    def deploy_data(
+        self,
+        *,
+        applied: bool = False,
+        reason: Maybe[Reason] = UNKNOWN,
+        snapshot_id: Maybe[str] = UNKNOWN,
+    ) -> DeployData:
+        """The answer to deploy."""
+        planned = vars(self.plan_data())
+        return DeployData(applied=applied, reason=reason, snapshot_id=snapshot_id, **planned)
 
 
 def refuse_adoption(plan: Plan) -> None:
@@ -36,6 +76,7 @@ def refuse_adoption(plan: Plan) -> None:
             "E_ADOPT_CONFIRM_REQUIRED",
             f"{len(paths)} existing file(s) are not managed by agentpack and would be overwritten,"
             f" first {paths[0]}; look at the diff, then allow it with adopt",
+            advice=["fleet-agentpack diff shows what would change; --adopt allows it"],
             flag="--adopt",
             adopt_updates=len(paths),
             sample_paths=paths[:SAMPLES],
@@ -43,16 +84,9 @@ def refuse_adoption(plan: Plan) -> None:
         )
 
 
-def nothing_to_do(plan: Plan, survey: Survey) -> bool:
-    """Whether no file changes and every root that holds files has its manifest."""
-    if plan.changes:
-        return False
-    holding = {output.root for output in survey.desired.all}
-    return all(survey.recorded.by_root[root].usable for root in holding)
-
-
-def batch_of(workspace: Workspace, survey: Survey, plan: Plan, snapshot_id: str) -> Batch:
+def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     """The transaction that carries a plan out."""
+    workspace, survey, plan = proposal.workspace, proposal.survey, proposal.plan
     created_at = now_text()
     steps = [
         Step(
@@ -109,15 +143,14 @@ def change_of(row: Row, backup_root: str) -> SnapshotChange:
 
 
 def edit_warnings(
-    snapshots: SnapshotStore, snapshot_id: str, changes: Sequence[Change]
+    snapshots: SnapshotStore, snapshot_id: str, edited: Iterable[Change | Step]
 ) -> list[str]:
-    """Where the hand-made edits went that an apply has overwritten."""
+    """Where the hand-made edits went that an apply or a rollback has overwritten."""
     backup = snapshots.directory(snapshot_id) / "backup"
     return [
         f"{change.path} had been edited by hand; the edited file is kept as"
         f" {backup / safe_name(change.target) / path_key(change.path)}"
-        for change in changes
-        if change.edited_by_hand
+        for change in edited
     ]
 
 
@@ -131,12 +164,10 @@ def lockfile_sha256(workspace: Workspace) -> str | None:
 
 
 def _roots_to_record(survey: Survey, changes: Sequence[Change]) -> list[Root]:
-    holding = {output.root for output in survey.desired.all}
     touched = {owner(survey.roots, change.target, change.path) for change in changes}
+    recorded = survey.desired.holding | touched
     return [
-        root
-        for root in survey.roots
-        if root in holding or root in touched or os.path.lexists(root.manifest_path)
+        root for root in survey.roots if root in recorded or os.path.lexists(root.manifest_path)
     ]
 
 

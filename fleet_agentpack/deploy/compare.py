@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fleet_agentpack.deploy.model import FileState, Output, Root, posix
+from fleet_agentpack.deploy.model import Blob, FileState, Output, Root, posix
+from fleet_agentpack.deploy.results import (
+    ChangeCounts,
+    ChangeRow,
+    DriftCounts,
+    DriftKind,
+    DriftRow,
+    Operation,
+    RootDrift,
+)
 from fleet_agentpack.deploy.survey import Survey
-
-DRIFT_KINDS = ("missing", "modified", "extra")
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
 class Change(NamedTuple):
     """One difference between what is there and what should be."""
 
     target: str
-    op: str  # create, update, delete
+    op: Operation
     path: str
     before: FileState | None
     output: Output | None  # None for a delete
     reason: str
-    update_kind: str | None = None
+    update_kind: Maybe[str] = UNKNOWN
     edited_by_hand: bool = False
 
-    def payload(self) -> dict[str, Any]:
-        """The change as the contract writes it."""
-        before, output = self.before, self.output
-        payload: dict[str, Any] = {
-            "after_sha256": output.blob.sha256 if output else None,
-            "before_sha256": before.sha256 if before else None,
-            "op": self.op,
-            "path": self.path,
-            "path_posix": posix(self.path),
-            "reason": self.reason,
-            "target": self.target,
-        }
-        if self.update_kind:
-            payload["update_kind"] = self.update_kind
-        return payload
+    @property
+    def row(self) -> ChangeRow:
+        """The change as an answer shows it."""
+        return ChangeRow(
+            self.output.blob.sha256 if self.output else None,
+            self.before.sha256 if self.before else None,
+            self.op,
+            self.path,
+            posix(self.path),
+            self.reason,
+            self.target,
+            self.update_kind,
+        )
 
 
 @dataclass(frozen=True)
@@ -47,43 +54,18 @@ class Plan:
     """All changes, by target and path."""
 
     changes: Sequence[Change]
+    warnings: tuple[str, ...] = ()
 
     @property
-    def summary(self) -> dict[str, int]:
-        """How many of each kind."""
-        counts = {"create": 0, "delete": 0, "update": 0}
-        for change in self.changes:
-            counts[change.op] += 1
-        return counts
+    def summary(self) -> ChangeCounts:
+        """How many of each operation."""
+        count = Counter(change.op for change in self.changes)
+        return ChangeCounts(count["create"], count["delete"], count["update"])
 
     @property
     def adopted(self) -> list[Change]:
-        """The changes that would overwrite files nobody gave us."""
+        """The changes that would overwrite files that agentpack did not write."""
         return [change for change in self.changes if change.update_kind == "adopt_update"]
-
-
-class Drift(NamedTuple):
-    """One place where the disk is not as it should be."""
-
-    target: str
-    root: Root
-    path: str
-    expected: str | None
-    actual: str | None
-    kind: str
-
-    def payload(self) -> dict[str, Any]:
-        """The drift as the contract writes it."""
-        return {
-            "actual": self.actual,
-            "expected": self.expected,
-            "kind": self.kind,
-            "path": self.path,
-            "path_posix": posix(self.path),
-            "root": self.root.dir,
-            "root_posix": posix(self.root.dir),
-            "target": self.target,
-        }
 
 
 def plan(survey: Survey) -> Plan:
@@ -93,7 +75,8 @@ def plan(survey: Survey) -> Plan:
         changes += _writes(survey, target)
         changes += _deletes(survey, target)
         changes.sort(key=_path_of)
-    return Plan([change for changes in by_target.values() for change in changes])
+    changes = [change for changes in by_target.values() for change in changes]
+    return Plan(changes, survey.warnings)
 
 
 _path_of = attrgetter("path")
@@ -131,70 +114,65 @@ def _deletes(survey: Survey, target: str) -> Iterator[Change]:
             if before is not None:
                 edited = before.sha256 != sha256
                 reason = "no longer managed"
-                yield Change(target, "delete", path, before, None, reason, None, edited)
+                yield Change(target, "delete", path, before, None, reason, edited_by_hand=edited)
 
 
-def drift(survey: Survey, extras: Sequence[tuple[Root, str, FileState]] = ()) -> list[Drift]:
+def drift(survey: Survey, extras: Iterable[tuple[Root, str, FileState]] = ()) -> list[DriftRow]:
     """What status reports: per root the files that matter by path, then the extras."""
-    by_root: dict[Root, list[Drift]] = {root: [] for root in survey.roots}
-    for item in _differences(survey):
-        by_root[item.root].append(item)
-    for items in by_root.values():
-        items.sort(key=lambda item: item.path.split("/"))
+    by_root: dict[Root, list[DriftRow]] = {root: [] for root in survey.roots}
+    for root, row in _differences(survey):
+        by_root[root].append(row)
+    for rows in by_root.values():
+        rows.sort(key=lambda row: row.path.split("/"))
     for root, path, state in extras:
-        by_root[root].append(_item(root, path, None, state, "extra"))
-    return [item for items in by_root.values() for item in items]
+        by_root[root].append(_row(root, path, None, state, "extra"))
+    return [row for rows in by_root.values() for row in rows]
 
 
-def _differences(survey: Survey) -> Iterator[Drift]:
+def _differences(survey: Survey) -> Iterator[tuple[Root, DriftRow]]:
     for outputs in survey.desired.outputs.values():
         for path, output in outputs.items():
-            found, blob = survey.actual[path], output.blob
+            found, blob, root = survey.actual[path], output.blob, output.root
             if found is None:
-                yield _item(output.root, path, output, None, "missing")
+                yield root, _row(root, path, blob, None, "missing")
             elif found.sha256 != blob.sha256 or (blob.executable and not found.executable):
-                yield _item(output.root, path, output, found, "modified")
+                yield root, _row(root, path, blob, found, "modified")
     for root, record in survey.recorded.by_root.items():
         if record.usable:
-            outputs = survey.desired.outputs.get(root.target, {})
+            wanted = survey.desired.outputs.get(root.target, {})
             for path in record.files:
-                found = survey.actual[path] if path not in outputs else None
+                found = survey.actual[path] if path not in wanted else None
                 if found is not None:
-                    yield _item(root, path, None, found, "extra")
+                    yield root, _row(root, path, None, found, "extra")
 
 
-def _item(
-    root: Root, path: str, output: Output | None, found: FileState | None, kind: str
-) -> Drift:
-    return Drift(
-        root.target,
-        root,
-        path,
-        f"sha256:{output.blob.sha256}" if output else None,
+def _row(
+    root: Root, path: str, blob: Blob | None, found: FileState | None, kind: DriftKind
+) -> DriftRow:
+    return DriftRow(
         f"sha256:{found.sha256}" if found else None,
+        f"sha256:{blob.sha256}" if blob else None,
         kind,
+        path,
+        posix(path),
+        root.dir,
+        posix(root.dir),
+        root.target,
     )
 
 
-def summary_of(items: Sequence[Drift]) -> dict[str, int]:
+def summary_of(rows: Sequence[DriftRow]) -> DriftCounts:
     """How many of each kind of drift."""
-    counts = {"extra": 0, "missing": 0, "modified": 0}
-    for item in items:
-        counts[item.kind] += 1
-    return counts
+    count = Counter(row.kind for row in rows)
+    return DriftCounts(count["extra"], count["missing"], count["modified"])
 
 
-def summary_by_root(items: Sequence[Drift]) -> list[dict[str, Any]]:
+def summary_by_root(rows: Sequence[DriftRow]) -> list[RootDrift]:
     """The same counts for each root that has any."""
-    by_root: dict[Root, list[Drift]] = {}
-    for item in items:
-        by_root.setdefault(item.root, []).append(item)
+    by_root: dict[tuple[str, str], list[DriftRow]] = {}
+    for row in rows:
+        by_root.setdefault((row.target, row.root), []).append(row)
     return [
-        {
-            "root": root.dir,
-            "root_posix": posix(root.dir),
-            "summary": summary_of(found),
-            "target": root.target,
-        }
-        for root, found in sorted(by_root.items(), key=lambda row: (row[0].target, row[0].dir))
+        RootDrift(directory, posix(directory), summary_of(found), target)
+        for (target, directory), found in sorted(by_root.items())
     ]

@@ -23,6 +23,7 @@ class Desired:
     roots: tuple[Root, ...]
     outputs: Mapping[str, Mapping[str, Output]]
     directories: Mapping[str, Mapping[str, tuple[Root, list[str]]]]
+    warnings: tuple[str, ...] = ()  # about the lockfile and the modules behind it
 
     def of(self, root: Root) -> list[Output]:
         """The outputs that belong to a root, by path."""
@@ -36,6 +37,11 @@ class Desired:
         """Every output."""
         for outputs in self.outputs.values():
             yield from outputs.values()
+
+    @property
+    def holding(self) -> set[Root]:
+        """The roots that hold outputs."""
+        return {output.root for output in self.all}
 
 
 def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
@@ -147,6 +153,7 @@ def _conflict(one: Output, other: Output, clash: str) -> DeployError:
     return DeployError(
         "E_DESIRED_STATE_CONFLICT",
         f"{ids} {clash} {one.root.target} {one.path}",
+        advice=["error[E_DESIRED_STATE_CONFLICT]: give one of the modules another name or target"],
         target=one.root.target,
         path=one.path,
         path_posix=one.path,

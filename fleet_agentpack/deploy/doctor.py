@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.model import Root, posix
+from fleet_agentpack.deploy.results import GitignoreFix, Issue, RootCheck
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.files import write_atomic
 
 IGNORED = ".agentpack.manifest*.json"
@@ -23,32 +26,54 @@ class GitHygiene:
     warning: str
 
 
-def check_root(root: Root) -> dict[str, Any]:
+class Repair(NamedTuple):
+    """A shell command that settles an issue with a root."""
+
+    purpose: str
+    command: str
+
+
+def repair(issue: Issue, directory: str) -> Repair | None:
+    """What to do about an issue, where a command can settle it."""
+    if issue == "missing":
+        return Repair("create directory", f"mkdir -p {_quoted(directory)}")
+    if issue == "not_writable":
+        return Repair("fix permissions", f"chmod u+rwx {_quoted(directory)}")
+    return None
+
+
+def check_root(root: Root) -> RootCheck:
     """What is right and wrong with one root; nothing is written to find out."""
     exists = os.path.lexists(root.dir)
     is_directory = os.path.isdir(root.dir)
     writable = is_directory and os.access(root.dir, os.W_OK | os.X_OK)
-    issues, suggestion = [], None
+    issue: Issue | None = None
     if not exists:
-        issues, suggestion = ["missing"], f"create directory: mkdir -p {_quoted(root.dir)}"
+        issue = "missing"
     elif not is_directory:
-        issues = ["not_a_directory"]
+        issue = "not_a_directory"
     elif not writable:
-        issues = ["not_writable"]
-        suggestion = f"fix permissions: chmod u+rwx {_quoted(root.dir)}"
-    return {
-        "exists": exists,
-        "issues": issues,
-        "root": root.dir,
-        "root_posix": posix(root.dir),
-        "scan_extras": root.scan_extras,
-        "suggestion": suggestion,
-        "target": root.target,
-        "writable": writable,
-    }
+        issue = "not_writable"
+    fix = repair(issue, root.dir) if issue else None
+    return RootCheck(
+        exists,
+        [issue] if issue else [],
+        root.dir,
+        posix(root.dir),
+        root.scan_extras,
+        f"{fix.purpose}: {fix.command}" if fix else None,
+        root.target,
+        writable,
+    )
 
 
-def check_git(home: Home, roots: list[Root]) -> list[GitHygiene]:
+def repairs(checked: Sequence[RootCheck]) -> list[Action]:
+    """The commands that settle what was found, each once."""
+    fixes = [repair(issue, check.root) for check in checked for issue in check.issues]
+    return [Action.instruction(line) for line in sorted({fix.command for fix in fixes if fix})]
+
+
+def check_git(home: Home, roots: Iterable[Root]) -> list[GitHygiene]:
     """The roots inside a git work tree that does not ignore their manifests."""
     tops: dict[str, list[Root]] = {}
     for root in roots:
@@ -68,16 +93,11 @@ def check_git(home: Home, roots: list[Root]) -> list[GitHygiene]:
     ]
 
 
-def ignore_manifests(top: str) -> dict[str, Any]:
+def ignore_manifests(top: str) -> GitignoreFix:
     """Add our line to a work tree's `.gitignore`, once."""
     path = Path(top, ".gitignore")
-    return {
-        "gitignore_path": str(path),
-        "gitignore_path_posix": path.as_posix(),
-        "repo_root": top,
-        "repo_root_posix": posix(top),
-        "updated": add_lines(path, [IGNORED]),
-    }
+    updated = add_lines(path, [IGNORED])
+    return GitignoreFix(str(path), path.as_posix(), top, posix(top), updated)
 
 
 def add_lines(path: Path, wanted: list[str]) -> bool:

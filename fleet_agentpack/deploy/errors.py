@@ -7,8 +7,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Self
 
-from fleet_agentpack.deploy.envelope import envelope
+from fleet_agentpack.deploy.results import Envelope, Failure, Nothing
 from fleet_agentpack.kit.errors import AppError, Problem
+from fleet_agentpack.kit.results import jsonable
 
 TARGET_CHOICES = ("all", "codex", "claude_code", "cursor", "vscode")
 
@@ -91,9 +92,11 @@ class DeployError(AppError):
         *,
         reason: str | None = None,
         next_actions: Sequence[str] | None = None,
+        advice: Sequence[str] = (),
         **details: Any,
     ) -> None:
-        super().__init__(message)
+        hint = [str(details["hint"])] if "hint" in details else []
+        super().__init__(message, actions=[*advice, *hint])
         default_reason, default_actions = CODES[code]
         self.code = code
         self.message = message
@@ -106,21 +109,10 @@ class DeployError(AppError):
 
     def payload(self) -> dict[str, Any]:
         """The failure as an envelope."""
-        error = {
-            "code": self.code,
-            "message": self.message,
-            "details": dict(sorted(self.details.items())),
-        }
-        return envelope(self.command_id or "agentpack", errors=[error])
-
-    def advice(self) -> list[str]:
-        """What a person can do next."""
-        lines = [str(self.details["hint"])] if "hint" in self.details else []
-        if self.code == "E_DESIRED_STATE_CONFLICT":
-            lines.insert(0, f"error[{self.code}]: give one of the modules another name or target")
-        elif self.code == "E_ADOPT_CONFIRM_REQUIRED":
-            lines.append("fleet-agentpack diff shows what would change; --adopt allows it")
-        return lines
+        failure = Failure(self.code, self.message, dict(sorted(self.details.items())))
+        envelope = Envelope.of(self.command_id or "agentpack", Nothing(), errors=[failure])
+        payload: dict[str, Any] = jsonable(envelope)
+        return payload
 
     def during(self, command_id: str) -> Self:
         """This error, told as the failure of a command."""

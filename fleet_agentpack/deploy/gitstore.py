@@ -38,10 +38,10 @@ class GitStore:
     def locked(self, module: Module, lockfile: Lockfile | None) -> Checkout:
         """The checkout that the lockfile pins, or else the one that the ref names now."""
         source = _source_of(module)
-        pinned = lockfile.modules.get(module.id) if lockfile else None
-        if pinned and pinned.git and _COMMIT.match(pinned.git.commit):
-            source = GitSource(pinned.git.url, pinned.git.commit, pinned.git.subdir, shallow=False)
-            return self.checkout(module, source, pinned.git.commit)
+        pinned = lockfile.commits.get(module.id) if lockfile else None
+        if pinned and _COMMIT.match(pinned.commit):
+            source = GitSource(pinned.url, pinned.commit, pinned.subdir, shallow=False)
+            return self.checkout(module, source, pinned.commit)
         return self.checkout(module, source, self.resolve(module, source))
 
     def resolve(self, module: Module, source: GitSource) -> str:

@@ -2,49 +2,83 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.trees import TreeEntry
 
 FILE_NAME = "agentpack.lock.json"
 SUPPORTED_VERSIONS = [1]
 
 
 @dataclass(frozen=True)
-class LockedGit:
+class PinnedCommit:
     """The commit that a git module is pinned to."""
 
     url: str
     commit: str
-    subdir: str
+    subdir: str = ""
 
 
 @dataclass(frozen=True)
-class Locked:
+class PinnedPath:
+    """A module inside the config repo."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class PinnedSource:
+    """Where a pinned module comes from: one of the two."""
+
+    local_path: PinnedPath | None = None
+    git: PinnedCommit | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinnedModule:
     """One module as the lockfile pins it."""
 
     id: str
+    type: str = ""
+    resolved_source: PinnedSource
+    resolved_version: str = ""
     sha256: str
-    git: LockedGit | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class ListedModule(PinnedModule):
+    """The same with its files, which are written for people and other programs, and not read."""
+
+    file_manifest: Sequence[TreeEntry]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lockfile:
-    """The pinned modules by id."""
+    """The whole file."""
 
-    path: Path
-    modules: Mapping[str, Locked]
+    version: int = 1
+    generated_at: str = ""
+    modules: Sequence[PinnedModule]
+
+    @cached_property
+    def commits(self) -> Mapping[str, PinnedCommit]:
+        """The commits that git modules are pinned to, by module id."""
+        sources = ((module.id, module.resolved_source.git) for module in self.modules)
+        return {module_id: commit for module_id, commit in sources if commit}
 
 
 def load(repo: Path) -> Lockfile:
     """Read a repo's lockfile. Raises `DeployError`."""
     path = repo / FILE_NAME
     try:
-        data = path.read_bytes()
+        return _decode(path, path.read_bytes())
     except FileNotFoundError as error:
         raise DeployError(
             "E_LOCKFILE_MISSING",
@@ -55,16 +89,19 @@ def load(repo: Path) -> Lockfile:
         ) from error
     except OSError as error:
         raise DeployError.io(path, error, "read") from error
-    return Lockfile(path, _modules(path, data))
 
 
-def _modules(path: Path, data: bytes) -> dict[str, Locked]:
+@dataclass(frozen=True)
+class _Header:
+    version: Any
+
+
+def _decode(path: Path, data: bytes) -> Lockfile:
     try:
-        document = json.loads(data)
-        version = document["version"]
-        rows = document["modules"] if version in SUPPORTED_VERSIONS else []
-        modules = [_locked(row) for row in rows]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        version = msgspec.json.decode(data, type=_Header).version
+        if version in SUPPORTED_VERSIONS:
+            return msgspec.json.decode(data, type=Lockfile)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise DeployError(
             "E_LOCKFILE_INVALID",
             f"{path} cannot be read as a lockfile",
@@ -72,30 +109,12 @@ def _modules(path: Path, data: bytes) -> dict[str, Locked]:
             path_posix=path.as_posix(),
             error=f"{type(error).__name__}: {error}",
         ) from error
-    if version not in SUPPORTED_VERSIONS:
-        raise DeployError(
-            "E_LOCKFILE_UNSUPPORTED_VERSION",
-            f"{path}: version {version} is not supported",
-            path=str(path),
-            path_posix=path.as_posix(),
-            version=version,
-            supported=SUPPORTED_VERSIONS,
-            hint="write it again with `fleet-agentpack lock`",
-        )
-    return {module.id: module for module in modules}
-
-
-def _locked(row: Mapping[str, Any]) -> Locked:
-    git = row["resolved_source"].get("git")
-    pinned = (
-        LockedGit(_text(git["url"]), _text(git["commit"]), _text(git.get("subdir", "")))
-        if git
-        else None
+    raise DeployError(
+        "E_LOCKFILE_UNSUPPORTED_VERSION",
+        f"{path}: version {version} is not supported",
+        path=str(path),
+        path_posix=path.as_posix(),
+        version=version,
+        supported=SUPPORTED_VERSIONS,
+        hint="write it again with `fleet-agentpack lock`",
     )
-    return Locked(_text(row["id"]), _text(row["sha256"]), pinned)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("expected text")
-    return value

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fleet_agentpack.deploy.model import Output, Root
 from fleet_agentpack.deploy.pretty import pretty
@@ -14,6 +13,7 @@ from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.kit.paths import is_plain
 
 SCHEMA_VERSION = 1
+Stamp = tuple[int, int, int, int, Root]
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,10 @@ class RootRecord:
     root: Root
     files: Mapping[str, str] = field(default_factory=dict)
     usable: bool = False  # whether the root's own manifest could be read
-    legacy: bool = False
     warnings: tuple[str, ...] = ()
+
+
+KnownRecords = dict[str, tuple[Stamp, RootRecord]]  # manifests that were read, by path
 
 
 class Recorded:
@@ -38,9 +40,9 @@ class Recorded:
         return self.by_root[root].files.get(path)
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> tuple[str, ...]:
         """What was wrong with the manifests."""
-        return [warning for record in self.by_root.values() for warning in record.warnings]
+        return tuple(warning for record in self.by_root.values() for warning in record.warnings)
 
     @property
     def any_usable(self) -> bool:
@@ -49,7 +51,7 @@ class Recorded:
 
 
 def read_records(
-    roots: Iterable[Root], snapshots: SnapshotStore, remembered: dict[str, Any]
+    roots: Iterable[Root], snapshots: SnapshotStore, remembered: KnownRecords
 ) -> Recorded:
     """The managed files of each root: from its manifest, else from its last snapshot."""
     found = [read_manifest(root, remembered) for root in roots]
@@ -65,7 +67,7 @@ def read_records(
     )
 
 
-def read_manifest(root: Root, remembered: dict[str, Any]) -> RootRecord:
+def read_manifest(root: Root, remembered: KnownRecords) -> RootRecord:
     """A root's own manifest; one that cannot be used counts as missing and is named."""
     for path, legacy in ((root.manifest_path, False), (root.legacy_manifest_path, True)):
         try:
@@ -75,7 +77,7 @@ def read_manifest(root: Root, remembered: dict[str, Any]) -> RootRecord:
         stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size, root)
         known = remembered.get(path)
         if known is not None and known[0] == stamp:
-            record: RootRecord = known[1]
+            record = known[1]
         else:
             record = _parse(root, path, legacy)
             remembered[path] = (stamp, record)
@@ -104,8 +106,8 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
         if legacy:
             return RootRecord(root)
         return _unusable(root, f"target manifest {path} belongs to {tool!r}, not {root.target}")
-    warnings = [f"target manifest {path} has the old name; the next deploy writes the new one"]
-    warnings = warnings if legacy else []
+    old_name = f"target manifest {path} has the old name; the next deploy writes the new one"
+    warnings = [old_name] if legacy else []
     files, prefix = {}, root.path("")
     for relative, sha256 in entries.items():
         if is_plain(relative):
@@ -114,7 +116,7 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
             warnings.append(
                 f"target manifest {path}: skipped the entry {relative!r}, not a safe path"
             )
-    return RootRecord(root, files, usable=True, legacy=legacy, warnings=tuple(warnings))
+    return RootRecord(root, files, usable=True, warnings=tuple(warnings))
 
 
 def _unusable(root: Root, warning: str) -> RootRecord:

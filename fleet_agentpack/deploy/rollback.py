@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fleet_agentpack.deploy.apply import change_of
@@ -18,8 +18,8 @@ from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import hash_at, may_execute
 from fleet_agentpack.deploy.journal import Row
-from fleet_agentpack.deploy.model import Blob, Output, Root, path_key, safe_name
-from fleet_agentpack.deploy.recorded import RootRecord, manifest_bytes, read_manifest
+from fleet_agentpack.deploy.model import Blob, FileState, Output, Root
+from fleet_agentpack.deploy.recorded import manifest_bytes, read_manifest
 from fleet_agentpack.deploy.snapshots import (
     History,
     ManagedFile,
@@ -32,17 +32,39 @@ from fleet_agentpack.deploy.snapshots import (
 RootKey = tuple[str, str]  # target, directory
 
 
-@dataclass
+@dataclass(frozen=True)
+class RootRollback:
+    """What it takes for one root to be at a snapshot again."""
+
+    steps: Sequence[Step]
+    managed: Sequence[ManagedFile]
+    edited: Sequence[Step]
+    manifest: SnapshotChange | None  # None when the root held nothing then
+    warnings: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Rollback:
     """What it takes to be at a snapshot again."""
 
     to: Snapshot
-    steps: list[Step] = field(default_factory=list)
-    managed: list[ManagedFile] = field(default_factory=list)
-    manifests: list[SnapshotChange] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    edited: list[Step] = field(default_factory=list)
-    project_root: str | None = None
+    roots: Sequence[RootRollback]
+    project_root: str | None
+
+    @property
+    def steps(self) -> list[Step]:
+        """Every file to restore or delete."""
+        return [step for root in self.roots for step in root.steps]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is left as it is, and why."""
+        return [warning for root in self.roots for warning in root.warnings]
+
+    @property
+    def edited(self) -> list[Step]:
+        """The steps that replace what somebody edited by hand."""
+        return [step for root in self.roots for step in root.edited]
 
     def batch(self, event_id: str) -> Batch:
         """The transaction that carries it out."""
@@ -50,13 +72,14 @@ class Rollback:
         def record(rows: Sequence[Row], backup_root: str) -> dict[str, Any]:
             changes = [change_of(row, backup_root) for row in rows]
             listed = {change.path for change in changes}
-            changes += [change for change in self.manifests if change.path not in listed]
+            manifests = (root.manifest for root in self.roots)
+            changes += [change for change in manifests if change and change.path not in listed]
             return Snapshot(
                 kind="rollback",
                 id=event_id,
                 created_at=now_text(),
                 targets=self.to.targets,
-                managed_files=tuple(self.managed),
+                managed_files=tuple(file for root in self.roots for file in root.managed),
                 changes=tuple(changes),
                 backup_root=backup_root,
                 rolled_back_to=self.to.id,
@@ -99,12 +122,14 @@ def not_found(snapshot_id: str, history: History) -> DeployError:
 
 def prepare(history: History, store: SnapshotStore, to: Snapshot, reader: Reader) -> Rollback:
     """Compare the disk with what it was at a snapshot. Raises `DeployError`; writes nothing."""
-    rollback = Rollback(to, project_root=store.project_of(to.id))
     then, now = _root_states(history, to.id)
-    for key in sorted({*then, *now}):
-        if not _is_foreign(key, to, then, now, store):
-            _compare_root(rollback, key, then.get(key), now.get(key), history, store, reader)
-    return rollback
+    past = _Past(history, store, to)
+    roots = [
+        past.compare(reader, Root(*key, scan_extras=True), then.get(key), now.get(key))
+        for key in sorted({*then, *now})
+        if not _is_foreign(key, to, then, now, store)
+    ]
+    return Rollback(to, roots, store.project_of(to.id))
 
 
 def _root_states(
@@ -141,90 +166,120 @@ def _is_foreign(
     return ours is not None and theirs is not None and ours != theirs
 
 
-def _compare_root(
-    rollback: Rollback,
-    key: RootKey,
-    then: str | None,
-    now: str | None,
-    history: History,
-    store: SnapshotStore,
-    reader: Reader,
-) -> None:
-    root = Root(*key, scan_extras=True)
-    by_id = history.by_id
-    files = by_id[then].files_of(*key) if then else []
-    managed = _managed_now(root, by_id[now] if now else None)
-    known: dict[str, bool] = {}
-    left: set[str] = set()
-    for file in files:
-        before = _look(reader, root, file.path, known)
-        blob = _stored(history, store, then or "", file)
-        same = before is not None and before.sha256 == file.sha256
-        if same and (before.executable or blob is None or not blob.executable):
-            continue
-        if blob is None:
-            raise _lost(then or "", file.path)
-        if before is not None and file.path not in managed:
-            left.add(file.path)
-            rollback.warnings.append(
-                f"{file.path} is not managed by agentpack and was left as it is; move it away and"
-                " roll back again to get the deployed file"
-            )
-            continue
-        step = Step(
-            root.target, "rollback_restore", file.path, before.sha256 if before else None, blob
+@dataclass(frozen=True)
+class _Past:
+    """What the snapshots know about the time of one of them."""
+
+    history: History
+    store: SnapshotStore
+    to: Snapshot
+
+    def compare(
+        self, reader: Reader, root: Root, then: str | None, now: str | None
+    ) -> RootRollback:
+        """A root as it is against how the snapshot `then` left it; `now` wrote it last."""
+        by_id = self.history.by_id
+        files = by_id[then].files_of(root.target, root.dir) if then else []
+        managed = _managed_now(root, by_id[now] if now else None)
+        known: dict[str, bool] = {}
+        steps: list[Step] = []
+        warnings: list[str] = []
+        left: set[str] = set()
+        for file in files:
+            before = _look(reader, root, file.path, known)
+            step = self._restored(then or "", file, before)
+            if step is None:
+                continue
+            if before is not None and file.path not in managed:
+                left.add(file.path)
+                warnings.append(
+                    f"{file.path} is not managed by agentpack and was left as it is; move it away"
+                    " and roll back again to get the deployed file"
+                )
+            else:
+                steps.append(step)
+        later, wanted = self.history.since(self.to.id), {file.path for file in files}
+        for path in managed:
+            before = _look(reader, root, path, known) if path not in wanted else None
+            if before is None:
+                continue
+            backup = _replaced_by_adopt(root, path, later)
+            if backup is not None and not os.path.isfile(backup):
+                warnings.append(f"the file that stood at {path} before is no longer in {backup}")
+                backup = None
+            steps.append(_given_back(root, path, before.sha256, backup))
+        kept = [file for file in files if file.path not in left]
+        return RootRollback(
+            [*steps, *self._manifest_step(root, then, kept, whole=not left)],
+            kept,
+            [step for step in steps if _overwrites_edit(step, managed)],
+            SnapshotChange(root.target, "rollback_restore", root.manifest_path) if then else None,
+            warnings,
         )
-        _add(rollback, step, managed)
-    wanted = {file.path for file in files}
-    later = history.since(rollback.to.id)
-    for path in managed:
-        before = _look(reader, root, path, known) if path not in wanted else None
-        if before is not None:
-            _add(rollback, _given_back(root, path, before.sha256, rollback, later), managed)
-    rollback.managed.extend(file for file in files if file.path not in left)
-    _restore_manifest(rollback, root, then, files, left, history, store)
+
+    def _restored(self, then: str, file: ManagedFile, before: FileState | None) -> Step | None:
+        """The step that brings a file back, None when it stands there already."""
+        blob = self._stored(then, file)
+        executable = blob is not None and blob.executable
+        if before and before.sha256 == file.sha256 and (before.executable or not executable):
+            return None
+        if blob is None:
+            raise _lost(then, file.path)
+        sha256 = before.sha256 if before else None
+        return Step(file.target, "rollback_restore", file.path, sha256, blob)
+
+    def _stored(self, snapshot_id: str, file: ManagedFile) -> Blob | None:
+        """A file as it was at a snapshot: its copy there, or the backup of whoever replaced it.
+
+        The first versions of agentpack kept no copies, only backups.
+        """
+        for place in self._copies(snapshot_id, file):
+            if os.path.isfile(place) and hash_at(place) == file.sha256:
+                return Blob(file.sha256, may_execute(os.stat(place).st_mode), place)
+        return None
+
+    def _copies(self, snapshot_id: str, file: ManagedFile) -> Iterator[str]:
+        yield str(self.store.state_file(snapshot_id, file.target, file.path))
+        for later in self.history.since(snapshot_id):
+            change = later.change_of(file.target, file.path)
+            if change is not None and change.backup_path is not None:
+                yield change.backup_path
+
+    def _manifest_step(
+        self, root: Root, then: str | None, files: Sequence[ManagedFile], *, whole: bool
+    ) -> Iterator[Step]:
+        """The root's manifest as it was then, or for fewer files; or none at all."""
+        path = root.manifest_path
+        try:
+            before = hash_at(path) if os.path.lexists(path) else None
+        except DeployError:
+            before = None
+        if then is None:
+            if before is not None:
+                yield Step(root.target, "rollback_delete", path, before, None)
+            return
+        change = self.history.by_id[then].change_of(root.target, path)
+        written = ManagedFile(root.target, path, (change and change.after_sha256) or "")
+        blob = self._stored(then, written) if whole else None
+        blob = blob or Blob.of(_manifest_of(root, then, files))
+        if blob.sha256 != before:
+            yield Step(root.target, "rollback_restore", path, before, blob)
 
 
-def _add(rollback: Rollback, step: Step, managed: Mapping[str, str]) -> None:
-    rollback.steps.append(step)
-    written = managed.get(step.path)
-    if written is not None and step.before_sha256 not in (None, written):
-        rollback.edited.append(step)
-
-
-def _look(reader: Reader, root: Root, path: str, known: dict[str, bool]) -> Any:
+def _look(reader: Reader, root: Root, path: str, known: dict[str, bool]) -> FileState | None:
     exists = reader.directory(root, path.rpartition("/")[0] or "/", known)
     return reader.state(path) if exists else None
 
 
+def _overwrites_edit(step: Step, managed: Mapping[str, str]) -> bool:
+    return step.path in managed and step.before_sha256 not in (None, managed[step.path])
+
+
 def _managed_now(root: Root, snapshot: Snapshot | None) -> Mapping[str, str]:
-    record: RootRecord = read_manifest(root, {})
+    record = read_manifest(root, {})
     if record.usable or snapshot is None:
         return record.files
     return {file.path: file.sha256 for file in snapshot.files_of(root.target, root.dir)}
-
-
-def _stored(
-    history: History, store: SnapshotStore, snapshot_id: str, file: ManagedFile
-) -> Blob | None:
-    """A file as it was at a snapshot: its copy there, or the backup of whoever replaced it.
-
-    The first versions of agentpack kept no copies, only backups.
-    """
-    for place in _copies(history, store, snapshot_id, file):
-        if os.path.isfile(place) and hash_at(place) == file.sha256:
-            return Blob(file.sha256, may_execute(os.stat(place).st_mode), place)
-    return None
-
-
-def _copies(
-    history: History, store: SnapshotStore, snapshot_id: str, file: ManagedFile
-) -> Iterator[str]:
-    yield str(store.state_file(snapshot_id, file.target, file.path))
-    for later in history.since(snapshot_id):
-        change = later.change_of(file.target, file.path)
-        if change is not None and change.backup_path is not None:
-            yield change.backup_path
 
 
 def _lost(snapshot_id: str, path: str) -> DeployError:
@@ -237,14 +292,8 @@ def _lost(snapshot_id: str, path: str) -> DeployError:
     )
 
 
-def _given_back(
-    root: Root, path: str, before: str, rollback: Rollback, later: Sequence[Snapshot]
-) -> Step:
+def _given_back(root: Root, path: str, before: str, backup: str | None) -> Step:
     """Remove a file that was not ours at that time, or put back what an adopt had replaced."""
-    backup = _replaced_by_adopt(root, path, later)
-    if backup is not None and not os.path.isfile(backup):
-        rollback.warnings.append(f"the file that stood at {path} before is no longer in {backup}")
-        backup = None
     if backup is None:
         return Step(root.target, "rollback_delete", path, before, None)
     blob = Blob(hash_at(backup), False, backup)
@@ -267,34 +316,6 @@ def _replaced_by_adopt(root: Root, path: str, later: Sequence[Snapshot]) -> str 
     return backup
 
 
-def _restore_manifest(
-    rollback: Rollback,
-    root: Root,
-    then: str | None,
-    files: Sequence[ManagedFile],
-    left: set[str],
-    history: History,
-    store: SnapshotStore,
-) -> None:
-    path = root.manifest_path
-    try:
-        before = hash_at(path) if os.path.lexists(path) else None
-    except DeployError:
-        before = None
-    if then is None:
-        if before is not None:
-            rollback.steps.append(Step(root.target, "rollback_delete", path, before, None))
-        return
-    change = history.by_id[then].change_of(root.target, path)
-    written = ManagedFile(root.target, path, (change and change.after_sha256) or "")
-    blob = None if left else _stored(history, store, then, written)
-    if blob is None:
-        blob = Blob.of(_manifest_of(root, then, [file for file in files if file.path not in left]))
-    if blob.sha256 != before:
-        rollback.steps.append(Step(root.target, "rollback_restore", path, before, blob))
-    rollback.manifests.append(SnapshotChange(root.target, "rollback_restore", path))
-
-
 def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> bytes:
     """A manifest for files whose modules are not known any more."""
     outputs = [
@@ -302,16 +323,6 @@ def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> 
         for file in sorted(files, key=lambda file: file.path)
     ]
     return manifest_bytes(root, outputs, snapshot_id, now_text())
-
-
-def edit_warnings(rollback: Rollback, store: SnapshotStore, event_id: str) -> list[str]:
-    """Where the hand-made edits went that a rollback has overwritten."""
-    backup = store.directory(event_id) / "backup"
-    return [
-        f"{step.path} had been edited by hand; the edited file is kept as"
-        f" {backup / safe_name(step.target) / path_key(step.path)}"
-        for step in rollback.edited
-    ]
 
 
 def _refused(message: str, reason: str, ids: Sequence[str]) -> DeployError:

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 from fleet_agentpack.deploy import apply, doctor, journal, lockfile, manifest, rollback
-from fleet_agentpack.deploy.actions import prefix, status_actions
-from fleet_agentpack.deploy.answers import dry_run as dry_run_answer
-from fleet_agentpack.deploy.answers import needs_deploy, plan_data, untouched
+from fleet_agentpack.deploy.actions import command, status_actions
+from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
 from fleet_agentpack.deploy.disk import Disk, Reader
-from fleet_agentpack.deploy.envelope import envelope
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home
-from fleet_agentpack.deploy.modules import Memory
 from fleet_agentpack.deploy.orphans import left_behind
 from fleet_agentpack.deploy.pinning import Pinning
+from fleet_agentpack.deploy.repo_cache import RepoCache
+from fleet_agentpack.deploy.results import (
+    DeployData,
+    DoctorData,
+    Envelope,
+    Fetched,
+    Initialized,
+    Locked,
+    PlanData,
+    RestoreRow,
+    RollbackData,
+    RollbackPreview,
+    SnapshotData,
+    SnapshotRow,
+    SnapshotsData,
+    StatusData,
+    Updated,
+)
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.survey import Survey
@@ -31,9 +45,11 @@ from fleet_agentpack.deploy.unified import unified
 from fleet_agentpack.deploy.workspace import Request, Workspace, extras
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
+from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.settings import Settings
 
 LOCK_TIMEOUT_S = 10.0
-Envelope = dict[str, Any]
+Confirm = Callable[[Plan], bool]
 
 
 def _silent(_done: float, _total: float | None, _text: str) -> None:
@@ -54,95 +70,86 @@ class DeployService:
         self._disk = disk or (lambda hashes: Disk(hashes, durable=home.durable))
         self._lock_timeout_s = lock_timeout_s
         self._snapshots = SnapshotStore(home)
-        self._memories: dict[str, Memory] = {}
+        self._caches: dict[str, RepoCache] = {}
         self._turn = threading.RLock()
 
     # Looking.
 
     @paused_collector()
-    def plan(self, request: Request, command: str = "plan") -> Envelope:
+    def plan(self, request: Request, name: str = "plan") -> Envelope[PlanData]:
         """What an apply would change."""
-        with self._command(command), self._memory(request) as memory:
-            workspace, survey = self._survey(request, memory, Reader(memory.reader.hashes))
-            found = plan(survey)
-            return envelope(command, data=plan_data(workspace, found), warnings=workspace.warnings)
+        with self._command(name), self._cache(request) as cache:
+            found = self._propose(request, cache, Reader(cache.reader.hashes))
+            return Envelope.of(name, found.plan_data(), found.plan.warnings)
 
-    def diff(self, request: Request) -> Envelope:
+    def diff(self, request: Request) -> Envelope[PlanData]:
         """The same as plan, under its own name; the text of the differences is for people."""
         return self.plan(request, "diff")
 
     @paused_collector()
-    def status(self, request: Request) -> Envelope:
+    def status(self, request: Request) -> Envelope[StatusData]:
         """How the disk differs from what should be there."""
-        with self._command("status"), self._memory(request) as memory:
-            reader = Reader(memory.reader.hashes)
-            workspace, survey = self._survey(request, memory, reader)
-            items = drift(survey, list(extras(survey, reader, memory.reader.lister)))
-            total = summary_of(items)
-            shown = [item for item in items if not request.only or item.kind in request.only]
-            actions = status_actions(request, total, needs_deploy=needs_deploy(workspace, survey))
-            data = {
-                "drift": [item.payload() for item in shown],
-                "profile": request.profile,
-                "summary": summary_of(shown),
-                "summary_by_root": summary_by_root(shown),
-                "targets": workspace.targets,
-            }
-            if request.only:
-                data["summary_total"] = total
-            if actions:
-                data["next_actions"] = [action["command"] for action in actions]
-                data["next_actions_detailed"] = actions
-            return envelope("status", data=data, warnings=workspace.warnings)
+        with self._command("status"), self._cache(request) as cache:
+            reader = Reader(cache.reader.hashes)
+            workspace, survey = self._survey(request, cache, reader)
+            rows = drift(survey, extras(survey, reader, cache.reader.lister))
+            shown = [row for row in rows if not request.only or row.kind in request.only]
+            total = summary_of(rows)
+            actions = status_actions(request, total, needs_deploy=bool(survey.unrecorded))
+            data = StatusData(
+                shown,
+                request.profile,
+                summary_of(shown),
+                summary_by_root(shown),
+                workspace.targets,
+                total if request.only else UNKNOWN,
+                [action.command for action in actions] or UNKNOWN,
+                actions or UNKNOWN,
+            )
+            return Envelope.of("status", data, [*survey.warnings, *survey.unrecorded_warnings])
 
-    def doctor(self, request: Request, *, fix: bool = False) -> Envelope:
+    def doctor(self, request: Request, *, fix: bool = False) -> Envelope[DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
-        command = "doctor --fix" if fix else "doctor"
-        with self._command(command), self._memory(request) as memory:
-            workspace = Workspace.open(self._home, request, memory, self._snapshots)
-            roots = list(workspace.desired().roots)
-            rows = [doctor.check_root(root) for root in roots]
-            unclean = doctor.check_git(self._home, roots)
+        name = "doctor --fix" if fix else "doctor"
+        with self._command(name), self._cache(request) as cache:
+            workspace = Workspace.open(self._home, request, cache, self._snapshots)
+            desired = workspace.desired()
+            roots = [doctor.check_root(root) for root in desired.roots]
+            unclean = doctor.check_git(self._home, desired.roots)
             ids = [module.id for module in workspace.manifest.modules]
             warnings = [
-                *workspace.warnings,
+                *desired.warnings,
                 *self._pending(),
                 *(finding.warning for finding in unclean),
                 *workspace.overlays.layout_warnings(ids),
             ]
             tops = list(dict.fromkeys(finding.top for finding in unclean)) if fix else []
-            data: dict[str, Any] = {
-                "gitignore_fixes": [doctor.ignore_manifests(top) for top in tops],
-                "machine_id": workspace.machine,
-                "roots": rows,
-            }
-            hints = [row["suggestion"].partition(": ")[2] for row in rows if row["suggestion"]]
-            actions = sorted(set(hints))
-            if unclean and not fix:
-                actions.insert(0, f"{prefix(request)} doctor --fix --yes --json")
-            if actions:
-                data["next_actions"] = actions
-            return envelope(command, data=data, warnings=warnings)
+            fixes = [doctor.ignore_manifests(top) for top in tops]
+            ignore = command(request, "doctor", "--fix", writes=True)
+            actions = [ignore] if unclean and not fix else []
+            actions += doctor.repairs(roots)
+            data = DoctorData(fixes, workspace.machine, roots, actions or UNKNOWN)
+            return Envelope.of(name, data, warnings)
 
-    def snapshots(self) -> Envelope:
+    def snapshots(self) -> Envelope[SnapshotsData]:
         """The snapshots there are, newest first."""
         with self._command("snapshots"):
             history = self._snapshots.history()
             rows = [
-                {
-                    "changes": sum(not change.is_manifest for change in snapshot.changes),
-                    "created_at": snapshot.created_at,
-                    "files": len(snapshot.managed_files),
-                    "id": snapshot.id,
-                    "kind": snapshot.kind,
-                    "rolled_back_to": snapshot.rolled_back_to,
-                    "targets": list(snapshot.targets),
-                }
+                SnapshotRow(
+                    sum(not change.is_manifest for change in snapshot.changes),
+                    snapshot.created_at,
+                    len(snapshot.managed_files),
+                    snapshot.id,
+                    snapshot.kind,
+                    snapshot.rolled_back_to,
+                    snapshot.targets,
+                )
                 for snapshot in reversed(history.snapshots)
             ]
-            return envelope("snapshots", data={"snapshots": rows}, warnings=history.warnings)
+            return Envelope.of("snapshots", SnapshotsData(rows), history.warnings)
 
-    def snapshot(self, snapshot_id: str) -> Envelope:
+    def snapshot(self, snapshot_id: str) -> Envelope[SnapshotData]:
         """One snapshot with its files and changes."""
         with self._command("snapshots"):
             if snapshot_id not in self._snapshots.ids():
@@ -151,84 +158,93 @@ class DeployService:
                 found = self._snapshots.load(snapshot_id)
             except ValueError as error:
                 raise DeployError("E_UNEXPECTED", str(error), reason="snapshot_corrupt") from error
-            return envelope("snapshots", data={"snapshot": found.document()})
+            return Envelope.of("snapshots", SnapshotData(found.document()))
+
+    def preview_rollback(self, to: str) -> Envelope[RollbackPreview]:
+        """What a rollback would change."""
+        with self._command("rollback"), self._cache(Request()) as cache:
+            history = self._snapshots.history()
+            chosen = rollback.choose(history, self._snapshots, to)
+            reader = Reader(cache.reader.hashes)
+            prepared = rollback.prepare(history, self._snapshots, chosen, reader)
+            changes = [
+                RestoreRow(step.op, step.path, step.path, step.target) for step in prepared.steps
+            ]
+            data = RollbackPreview(changes=changes, rolled_back_to=to)
+            return Envelope.of("rollback", data, prepared.warnings)
 
     # Touching.
 
     def deploy(
-        self,
-        request: Request,
-        report: Report = _silent,
-        confirm: Callable[[Plan], bool] | None = None,
-    ) -> Envelope:
+        self, request: Request, report: Report = _silent, confirm: Confirm | None = None
+    ) -> Envelope[DeployData]:
         """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
-        command = "deploy" if request.dry_run else "deploy --apply"
-        with self._command(command), self._memory(request) as memory:
-            disk = self._disk(memory.reader.hashes)
-            recovered = [] if request.dry_run else self._recover_pending(disk, report)
-            seen = self._snapshots.ids()[-1:]
-            workspace, survey = self._survey(request, memory, disk)
-            workspace.warnings[:0] = recovered
-            found = plan(survey)
+        name = "deploy" if request.dry_run else "deploy --apply"
+        with self._command(name), self._cache(request) as cache:
+            disk = self._disk(cache.reader.hashes)
             if request.dry_run:
-                return dry_run_answer(command, workspace, found)
-            if not request.adopt:
-                apply.refuse_adoption(found)
-            if apply.nothing_to_do(found, survey) or (confirm and not confirm(found)):
-                return untouched(workspace, found)
+                return _dry_run(self._propose(request, cache, disk))
+            recovered = self._recover_pending(disk, report)
+            seen = self._snapshots.ids()[-1:]
+            found = self._propose(request, cache, disk, recovered)
+            if not _approved(found, confirm):
+                return _untouched(found)
+            # The plan was made, and perhaps confirmed, without the lock, so that a person who
+            # takes long to answer keeps nobody waiting. It counts only if nobody deployed since.
             with self._locked():
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
-                    return self._again(request, memory, disk, report, confirm)
-                return self._apply(workspace, survey, found, disk, report)
+                    recovered += Transaction(self._home, disk, report).recover()
+                    found = self._propose(request, cache, disk, recovered)
+                    if not _approved(found, confirm):
+                        return _untouched(found)
+                return self._apply(found, disk, report)
 
-    def rollback(self, to: str, *, dry_run: bool = False, report: Report = _silent) -> Envelope:
+    def rollback(self, to: str, report: Report = _silent) -> Envelope[RollbackData]:
         """Go back to a snapshot; recorded as an event of its own."""
-        with self._command("rollback"), self._memory(Request()) as memory:
-            disk = self._disk(memory.reader.hashes)
+        with self._command("rollback"), self._cache(Request()) as cache:
+            disk = self._disk(cache.reader.hashes)
+            # A refused call writes nothing, not even the lock file: refuse before taking it.
             rollback.choose(self._snapshots.history(), self._snapshots, to)
-            if dry_run:
-                return self._rollback_plan(to, disk)
             with self._locked():
-                warnings = Transaction(self._home, disk, report).recover()
+                recovered = Transaction(self._home, disk, report).recover()
                 history = self._snapshots.history()
                 chosen = rollback.choose(history, self._snapshots, to)
                 prepared = rollback.prepare(history, self._snapshots, chosen, disk)
                 event_id = self._snapshots.new_id()
                 Transaction(self._home, disk, report).run(prepared.batch(event_id))
-            warnings += [*history.warnings, *prepared.warnings]
-            warnings += rollback.edit_warnings(prepared, self._snapshots, event_id)
-            data = {"event_snapshot_id": event_id, "rolled_back_to": to}
-            return envelope("rollback", data=data, warnings=warnings)
+            warnings = [
+                *recovered,
+                *history.warnings,
+                *prepared.warnings,
+                *apply.edit_warnings(self._snapshots, event_id, prepared.edited),
+            ]
+            return Envelope.of("rollback", RollbackData(event_id, to), warnings)
 
-    def init(self, repo: str | None, *, with_git: bool = False) -> Envelope:
+    def init(self, repo: str | None, *, with_git: bool = False) -> Envelope[Initialized]:
         """Write a starter repo."""
         with self._command("init"):
-            return envelope(
-                "init", data=make_starter(self._home, self._home.repo(repo), with_git=with_git)
-            )
+            made = make_starter(self._home, self._home.repo(repo), with_git=with_git)
+            return Envelope.of("init", made)
 
-    def lock(self, request: Request) -> Envelope:
+    def lock(self, request: Request) -> Envelope[Locked]:
         """Pin every module."""
-        with self._command("lock"), self._memory(request) as memory:
-            pinning, found = self._pinning(request, memory)
-            return envelope("lock", data=pinning.lock(found))
+        with self._command("lock"), self._cache(request) as cache:
+            return Envelope.of("lock", self._pinning(request, cache).lock(self._manifest(request)))
 
-    def fetch(self, request: Request) -> Envelope:
+    def fetch(self, request: Request) -> Envelope[Fetched]:
         """Bring every pinned commit here."""
-        with self._command("fetch"), self._memory(request) as memory:
-            repo = self._home.repo(request.repo)
-            pinning = Pinning(self._home, repo, memory.reader.hashes)
-            return envelope("fetch", data=pinning.fetch())
+        with self._command("fetch"), self._cache(request) as cache:
+            return Envelope.of("fetch", self._pinning(request, cache).fetch())
 
     def update(
         self, request: Request, *, lock: bool | None = None, fetch: bool | None = None
-    ) -> Envelope:
+    ) -> Envelope[Updated]:
         """Lock when there is no lockfile yet (or when asked), then fetch (unless asked not to)."""
-        with self._command("update"), self._memory(request) as memory:
+        with self._command("update"), self._cache(request) as cache:
             wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
-            pinning, found = self._pinning(request, memory)
-            data = pinning.update(found, lock=wants_lock, fetch=wants_fetch)
-            return envelope("update", data=data)
+            pinning = self._pinning(request, cache)
+            done = pinning.update(self._manifest(request), lock=wants_lock, fetch=wants_fetch)
+            return Envelope.of("update", done)
 
     def update_steps(
         self, request: Request, *, lock: bool | None, fetch: bool | None
@@ -248,74 +264,46 @@ class DeployService:
     # Parts.
 
     @paused_collector()
-    def differences(self, request: Request) -> tuple[Plan, list[str]]:
-        """The plan itself and its warnings, for showing the differences as text."""
-        with self._command("diff"), self._memory(request) as memory:
-            workspace, survey = self._survey(request, memory, Reader(memory.reader.hashes))
-            return plan(survey), workspace.warnings
+    def differences(self, request: Request) -> Plan:
+        """The plan itself, for showing the differences as text."""
+        with self._command("diff"), self._cache(request) as cache:
+            return self._propose(request, cache, Reader(cache.reader.hashes)).plan
 
     def texts(self, found: Plan) -> Iterator[tuple[Change, str]]:
         """The differences of a plan as text, one by one."""
         return unified(self._home, found.changes)
 
-    def _apply(
-        self, workspace: Workspace, survey: Survey, found: Plan, disk: Disk, report: Report
-    ) -> Envelope:
+    def _propose(
+        self, request: Request, cache: RepoCache, reader: Reader, recovered: Sequence[str] = ()
+    ) -> Proposal:
+        workspace, survey = self._survey(request, cache, reader)
+        survey = replace(survey, warnings=(*recovered, *survey.warnings))
+        return Proposal(workspace, survey, plan(survey))
+
+    def _survey(
+        self, request: Request, cache: RepoCache, reader: Reader
+    ) -> tuple[Workspace, Survey]:
+        workspace = Workspace.open(self._home, request, cache, self._snapshots)
+        survey = workspace.survey(reader)
+        cache.reader.hashes.save(lambda: cache.reader.paths | reader.looked_at)
+        warnings = [*survey.warnings, *left_behind(workspace, survey.roots), *self._pending()]
+        return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
+
+    def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[DeployData]:
         transaction = Transaction(self._home, disk, report)
         transaction.recover()  # nothing is pending; this throws away what was only staged
         snapshot_id = self._snapshots.new_id()
-        batch = apply.batch_of(workspace, survey, found, snapshot_id)
-        transaction.run(batch)
-        warnings = [
-            *workspace.warnings,
-            *apply.edit_warnings(self._snapshots, snapshot_id, found.changes),
-        ]
-        data = {"applied": True, "snapshot_id": snapshot_id, **plan_data(workspace, found)}
-        return envelope("deploy --apply", data=data, warnings=warnings)
+        transaction.run(apply.batch_of(found, snapshot_id))
+        edited = [change for change in found.plan.changes if change.edited_by_hand]
+        kept = apply.edit_warnings(self._snapshots, snapshot_id, edited)
+        data = found.deploy_data(applied=True, snapshot_id=snapshot_id)
+        return Envelope.of("deploy --apply", data, [*found.plan.warnings, *kept])
 
-    def _again(
-        self,
-        request: Request,
-        memory: Memory,
-        disk: Disk,
-        report: Report,
-        confirm: Callable[[Plan], bool] | None,
-    ) -> Envelope:
-        """Plan once more, under the lock: somebody else has deployed since."""
-        recovered = Transaction(self._home, disk, report).recover()
-        workspace, survey = self._survey(request, memory, disk)
-        workspace.warnings[:0] = recovered
-        found = plan(survey)
-        if not request.adopt:
-            apply.refuse_adoption(found)
-        if apply.nothing_to_do(found, survey) or (confirm and not confirm(found)):
-            return untouched(workspace, found)
-        return self._apply(workspace, survey, found, disk, report)
+    def _pinning(self, request: Request, cache: RepoCache) -> Pinning:
+        return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes)
 
-    def _rollback_plan(self, to: str, reader: Reader) -> Envelope:
-        history = self._snapshots.history()
-        chosen = rollback.choose(history, self._snapshots, to)
-        prepared = rollback.prepare(history, self._snapshots, chosen, reader)
-        changes = [
-            {"op": step.op, "path": step.path, "path_posix": step.path, "target": step.target}
-            for step in prepared.steps
-        ]
-        data = {"applied": False, "changes": changes, "reason": "dry_run", "rolled_back_to": to}
-        return envelope("rollback", data=data, warnings=prepared.warnings)
-
-    def _survey(self, request: Request, memory: Memory, reader: Reader) -> tuple[Workspace, Survey]:
-        workspace = Workspace.open(self._home, request, memory, self._snapshots)
-        survey = workspace.survey(reader)
-        memory.reader.hashes.save(lambda: memory.reader.paths | reader.looked_at)
-        workspace.warnings.extend(left_behind(workspace, survey.roots))
-        workspace.warnings.extend(self._pending())
-        workspace.warnings[:] = list(dict.fromkeys(workspace.warnings))
-        return workspace, survey
-
-    def _pinning(self, request: Request, memory: Memory) -> tuple[Pinning, manifest.Manifest]:
-        repo = self._home.repo(request.repo)
-        found = manifest.load(repo, NAMES, PROJECT_ONLY)
-        return Pinning(self._home, repo, memory.reader.hashes), found
+    def _manifest(self, request: Request) -> manifest.Manifest:
+        return manifest.load(self._home.repo(request.repo), NAMES, PROJECT_ONLY)
 
     def _recover_pending(self, disk: Disk, report: Report) -> list[str]:
         if not self._home.journal.exists():
@@ -343,22 +331,22 @@ class DeployService:
             return [f"a deploy ({found.id}) is running; this answer may show a part of it"]
 
     @contextmanager
-    def _memory(self, request: Request) -> Iterator[Memory]:
+    def _cache(self, request: Request) -> Iterator[RepoCache]:
         """What this process knows about a repo; one call at a time."""
         repo = str(self._home.repo(request.repo))
         with self._turn:
-            if repo not in self._memories:
+            if repo not in self._caches:
                 file = cache_file(self._home.cache, str(self._home.root), str(self._home.cwd), repo)
-                self._memories[repo] = Memory(TreeReader(HashCache(file)))
-            yield self._memories[repo]
+                self._caches[repo] = RepoCache(TreeReader(HashCache(file)))
+            yield self._caches[repo]
 
     @contextmanager
-    def _command(self, command: str) -> Iterator[None]:
+    def _command(self, name: str) -> Iterator[None]:
         """Errors know which command failed."""
         try:
             yield
         except DeployError as error:
-            raise error.during(command) from error.__cause__
+            raise error.during(name) from error.__cause__
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -375,6 +363,26 @@ class DeployService:
             raise DeployError.io(self._home.lock, error, "lock") from error
 
 
-def open_home(environ: Any, user: Path, cwd: Path, cache: Path, **options: Any) -> DeployService:
-    """The service for an environment."""
-    return DeployService(Home.of(environ, user, cwd, cache / "deploy"), **options)
+def _approved(found: Proposal, confirm: Confirm | None) -> bool:
+    """Whether there is something to apply and nobody objects. Raises `E_ADOPT_…`."""
+    if not found.workspace.request.adopt:
+        apply.refuse_adoption(found.plan)
+    return not found.is_needless and (confirm is None or confirm(found.plan))
+
+
+def _dry_run(found: Proposal) -> Envelope[DeployData]:
+    adopted = 0 if found.workspace.request.adopt else len(found.plan.adopted)
+    needs = f"{adopted} existing file(s) are not managed; applying this needs adopt"
+    warnings = [*found.plan.warnings, *([needs] if adopted else ())]
+    return Envelope.of("deploy", found.deploy_data(), warnings)
+
+
+def _untouched(found: Proposal) -> Envelope[DeployData]:
+    data = found.deploy_data(reason="aborted" if found.plan.changes else "no_changes")
+    return Envelope.of("deploy --apply", data, found.plan.warnings)
+
+
+def open_service(settings: Settings) -> DeployService:
+    """The service for the environment that the settings were read from."""
+    cache = settings.directories.cache / "deploy"
+    return DeployService(Home.of(settings.environ, settings.home, settings.cwd, cache))

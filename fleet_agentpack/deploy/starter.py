@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from fleet_agentpack.deploy.doctor import IGNORED, add_lines
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.manifest import FILE_NAME
+from fleet_agentpack.deploy.results import GitSetup, Initialized
 from fleet_agentpack.deploy.targets import ALL
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.results import UNKNOWN
 
 _FILES = {
     "modules/instructions/base/AGENTS.md": """\
@@ -41,7 +42,7 @@ _MODULES = (
 )
 
 
-def make_starter(home: Home, repo: Path, *, with_git: bool) -> dict[str, Any]:
+def make_starter(home: Home, repo: Path, *, with_git: bool) -> Initialized:
     """Write what is not there yet; nothing that exists is changed."""
     files = {FILE_NAME: _manifest(), **_FILES}
     for name, text in files.items():
@@ -51,10 +52,8 @@ def make_starter(home: Home, repo: Path, *, with_git: bool) -> dict[str, Any]:
                 write_atomic(path, text)
         except OSError as error:
             raise DeployError.io(path, error, "write") from error
-    data: dict[str, Any] = {"repo": str(repo), "repo_posix": repo.as_posix()}
-    if with_git:
-        data["git"] = _git_repository(home, repo)
-    return data
+    git = _git_repository(home, repo) if with_git else UNKNOWN
+    return Initialized(str(repo), repo.as_posix(), git)
 
 
 def _manifest() -> str:
@@ -82,7 +81,7 @@ def _manifest() -> str:
     return yaml12.dump(document)
 
 
-def _git_repository(home: Home, repo: Path) -> dict[str, Any]:
+def _git_repository(home: Home, repo: Path) -> GitSetup:
     initialized = not (repo / ".git").exists()
     if initialized:
         done = git(home, repo, "init", "--quiet")
@@ -91,9 +90,5 @@ def _git_repository(home: Home, repo: Path) -> dict[str, Any]:
                 "E_UNEXPECTED", f"git init failed: {done.complaint}", reason="git_failed"
             )
     ignore = repo / ".gitignore"
-    return {
-        "gitignore_path": str(ignore),
-        "gitignore_path_posix": ignore.as_posix(),
-        "gitignore_updated": add_lines(ignore, [IGNORED, ".DS_Store"]),
-        "initialized": initialized,
-    }
+    updated = add_lines(ignore, [IGNORED, ".DS_Store"])
+    return GitSetup(str(ignore), ignore.as_posix(), updated, initialized)

@@ -13,16 +13,41 @@ from fleet_agentpack.deploy.recorded import Recorded
 
 @dataclass(frozen=True)
 class Survey:
-    """The three states of the same places; a path in neither map is nobody's business here."""
+    """The three states of the same places; a path in neither map is not managed."""
 
     desired: Desired
     recorded: Recorded
     actual: Mapping[str, FileState | None]
+    warnings: tuple[str, ...]
 
     @property
     def roots(self) -> tuple[Root, ...]:
         """The roots of the selected targets."""
         return self.desired.roots
+
+    @property
+    def unrecorded(self) -> list[Root]:
+        """The roots that should have a manifest and have none that can be used."""
+        records = self.recorded.by_root
+        without = [root for root in self.roots if not records[root].usable]
+        if not self.recorded.any_usable:
+            return without
+        holding = self.desired.holding
+        return [root for root in without if root in holding]
+
+    @property
+    def unrecorded_warnings(self) -> list[str]:
+        """What a missing manifest means for a comparison."""
+        if not self.recorded.any_usable:
+            return [
+                "no usable target manifest was found; every desired file was compared, extras were"
+                " not looked for"
+            ]
+        return [
+            f"no usable target manifest in {root.dir} ({root.target}); its desired files were"
+            " compared"
+            for root in self.unrecorded
+        ]
 
 
 def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
@@ -51,4 +76,4 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
                     else:
                         actual[path] = None
     actual.update(reader.states(present))
-    return Survey(desired, recorded, actual)
+    return Survey(desired, recorded, actual, (*desired.warnings, *recorded.warnings))

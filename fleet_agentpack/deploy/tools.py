@@ -42,9 +42,9 @@ SnapshotId = Annotated[str, Field(description="Snapshot id to rollback to.")]
 
 def open_service(settings: Settings) -> "DeployService":
     """The deploy service for the server's environment."""
-    from fleet_agentpack.deploy.service import open_home
+    from fleet_agentpack.deploy import service
 
-    return open_home(settings.environ, settings.home, settings.cwd, settings.directories.cache)
+    return service.open_service(settings)
 
 
 mcp = DomainTools(
@@ -99,7 +99,10 @@ def status(
     only: Only = None,
     dry_run: bool = False,
 ) -> Any:
-    """Report drift: deployed files that are missing, modified or extra. Follow next_actions."""
+    """Report drift: deployed files that are missing, modified or extra.
+
+    Then follow next_actions.
+    """
     return deploy.status(
         _request(repo, profile, target, machine, dry_run=dry_run, only=tuple(only or ()))
     )
@@ -143,7 +146,7 @@ def rollback(
     *,
     deploy: "DeployService" = Depends(mcp.service),
     call: Call = CurrentCall(),
-    repo: Repo = None,  # noqa: ARG001 - accepted as the seed has it; snapshots are in the home
+    repo: Repo = None,  # noqa: ARG001 - the contract has it; snapshots are in the home
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
 ) -> Any:

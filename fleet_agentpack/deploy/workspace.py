@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from fleet_agentpack.deploy.home import Home, Project, find_project, machine_id
 from fleet_agentpack.deploy.listing import Lister
 from fleet_agentpack.deploy.manifest import Manifest, Module
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX, TEMPORARY_PREFIX, FileState, Output, Root
-from fleet_agentpack.deploy.modules import Memory, Modules
+from fleet_agentpack.deploy.modules import ModuleFiles, Modules
 from fleet_agentpack.deploy.overlays import Overlays
 from fleet_agentpack.deploy.recorded import read_records
+from fleet_agentpack.deploy.repo_cache import KnownDesired, RepoCache
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.survey import Survey, survey
 from fleet_agentpack.deploy.targets import BY_NAME, NAMES, PROJECT_ONLY
@@ -42,7 +43,7 @@ class Request:
     only: tuple[str, ...] = ()
 
 
-@dataclass
+@dataclass(frozen=True)
 class Workspace:
     """The config repo as a command sees it; made once per call."""
 
@@ -55,27 +56,26 @@ class Workspace:
     targets: list[str]
     overlays: Overlays
     modules: Modules
-    memory: Memory
+    cache: RepoCache
     snapshots: SnapshotStore
-    warnings: list[str] = field(default_factory=list)
+    warnings: tuple[str, ...]  # about the lockfile
 
     @classmethod
     def open(
-        cls, home: Home, request: Request, memory: Memory, snapshots: SnapshotStore
+        cls, home: Home, request: Request, cache: RepoCache, snapshots: SnapshotStore
     ) -> Workspace:
         """Read the configuration. Raises `DeployError`."""
         repo = home.repo(request.repo)
-        memory.forget_old_contents()
+        cache.forget_old_contents()
         if request.target != "all" and request.target not in NAMES:
             raise DeployError.target_filter(request.target, ("all", *NAMES))
-        found = manifest.load(repo, NAMES, PROJECT_ONLY, memory.manifest)
+        found = manifest.load(repo, NAMES, PROJECT_ONLY, cache.manifest)
         targets = _targets(found, request.target)
-        project = find_project(home, memory.project)
+        project = find_project(home, cache.project)
         machine = machine_id(home, request.machine)
         overlays = Overlays(home, repo, machine, project)
-        warnings: list[str] = []
-        pinned = _lockfile(repo, warnings)
-        modules = Modules(repo, GitStore(home), pinned, overlays, memory)
+        pinned, warnings = _lockfile(repo)
+        modules = Modules(repo, GitStore(home), pinned, overlays, cache)
         return cls(
             home,
             request,
@@ -86,7 +86,7 @@ class Workspace:
             targets,
             overlays,
             modules,
-            memory,
+            cache,
             snapshots,
             warnings,
         )
@@ -95,37 +95,38 @@ class Workspace:
         """What the chosen targets should hold. Raises `DeployError`."""
         chosen = self.manifest.select(self.request.profile)
         areas = [(target, area) for target in self.targets for area in self._areas(target)]
-        trees = self._trees(chosen, areas)
-        self.warnings.extend(self.modules.warnings)
+        modules = self._modules(chosen, areas)
+        trees = {module_id: files.tree for module_id, files in modules.items()}
         key = (
             [(target, area.dir, area.takes, area.scan_extras) for target, area in areas],
             [(module.id, module.type, module.targets) for module in chosen],
         )
-        remembered = self.memory.desired.get(self.request.target)
-        if remembered is not None and remembered[0] == key and _same(remembered[1], trees):
-            desired: Desired = remembered[2]
-            return desired
-        desired = merge(list(self._outputs(areas, chosen, trees)))
-        self.memory.desired[self.request.target] = (key, trees, desired)
-        return desired
+        known = self.cache.desired.get(self.request.target)
+        if known is None or not known.is_current(key, trees):
+            known = KnownDesired(key, trees, merge(list(self._outputs(areas, chosen, trees))))
+            self.cache.desired[self.request.target] = known
+        about_modules = [text for files in modules.values() for text in files.warnings]
+        return replace(known.desired, warnings=(*self.warnings, *about_modules))
 
     def survey(self, reader: Reader) -> Survey:
         """Look at everything that matters to the chosen targets."""
         desired = self.desired()
-        recorded = read_records(desired.roots, self.snapshots, self.memory.records)
-        self.warnings.extend(recorded.warnings)
-        return survey(desired, recorded, reader)
+        return survey(
+            desired, read_records(desired.roots, self.snapshots, self.cache.records), reader
+        )
 
     def _areas(self, target: str) -> Iterator[Area]:
         scene = Scene(target, self.manifest.targets[target], self.home, self.project)
         return BY_NAME[target].areas(scene)
 
-    def _trees(self, chosen: list[Module], areas: list[tuple[str, Area]]) -> dict[str, Tree]:
-        """The trees of the modules that any target takes, or checks without taking."""
+    def _modules(
+        self, chosen: list[Module], areas: list[tuple[str, Area]]
+    ) -> dict[str, ModuleFiles]:
+        """The files of the modules that any target takes, or checks without taking."""
         wanted = {(target, area.takes) for target, area in areas}
         wanted |= {(target, kind) for target in self.targets for kind in BY_NAME[target].checks}
         return {
-            module.id: self.modules.tree(module)
+            module.id: self.modules.read(module)
             for module in chosen
             if any(module.goes_to(target) and kind == module.type for target, kind in wanted)
         }
@@ -140,7 +141,7 @@ class Workspace:
                 if module.type == area.takes and module.goes_to(target)
             ]
             root = Root(target, area.dir, area.scan_extras)
-            yield root, area.contents(root, taken, self.memory.made)
+            yield root, area.contents(root, taken, self.cache.made)
 
 
 def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root, str, FileState]]:
@@ -180,10 +181,6 @@ def _unknown_files(
 _OWN_FILES = (f"{MANIFEST_PREFIX}.", TEMPORARY_PREFIX)
 
 
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
-
-
 def _targets(found: Manifest, wanted: str) -> list[str]:
     if wanted == "all":
         return sorted(found.targets)
@@ -196,11 +193,11 @@ def _targets(found: Manifest, wanted: str) -> list[str]:
     return [wanted]
 
 
-def _lockfile(repo: Path, warnings: list[str]) -> lockfile.Lockfile | None:
-    """The pins, if there are any; a lockfile that cannot be used pins nothing, and is named."""
+def _lockfile(repo: Path) -> tuple[lockfile.Lockfile | None, tuple[str, ...]]:
+    """The pins, if there are any; a lockfile that cannot be used pins nothing, with a warning."""
     try:
-        return lockfile.load(repo)
+        return lockfile.load(repo), ()
     except DeployError as error:
-        if error.code != "E_LOCKFILE_MISSING":
-            warnings.append(f"{error.message}; git modules are not pinned")
-        return None
+        if error.code == "E_LOCKFILE_MISSING":
+            return None, ()
+        return None, (f"{error.message}; git modules are not pinned",)

@@ -14,7 +14,7 @@ from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 
 if TYPE_CHECKING:
-    from fleet_agentpack.doctor.model import Check
+    from fleet_agentpack.kit.checks import Check
 
 MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "red")}
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import platform
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fleet_agentpack.doctor.model import Check, Look, directory, failure, program
+from fleet_agentpack.kit.checks import Check, directory, failure, program
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.results import jsonable
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
+
+Look = Callable[[Settings], Iterable[Check]]
 
 
 def package(settings: Settings) -> Iterable[Check]:
@@ -26,7 +28,10 @@ def package(settings: Settings) -> Iterable[Check]:
     places = settings.directories
     for name in ("state", "cache", "data"):
         yield directory("package", f"{name} directory", getattr(places, name))
-    yield program("package", ["git"], settings, "git modules and worktrees need it", "install git")
+    search_path = settings.environ.get("PATH")
+    yield program(
+        "package", ["git"], search_path, "git modules and worktrees need it", "install git"
+    )
 
 
 def agentpack(settings: Settings) -> Iterable[Check]:
@@ -35,18 +40,18 @@ def agentpack(settings: Settings) -> Iterable[Check]:
     from fleet_agentpack.deploy.workspace import Request
 
     try:
-        found: Any = open_service(settings).doctor(Request())
+        found = open_service(settings).doctor(Request())
     except AppError as error:
         yield _config_repo(error)
         return
-    yield Check("agentpack", "machine id", "ok", found["data"]["machine_id"])
-    for row in found["data"]["roots"]:
-        fine = not row["issues"]
-        detail = row["root"] if fine else f"{row['root']}: {', '.join(row['issues'])}"
-        state = "ok" if fine else "note"
-        advice = row["suggestion"] or ""
-        yield Check("agentpack", f"{row['target']} root", state, detail, advice)  # type: ignore[arg-type]
-    for warning in found["warnings"]:
+    yield Check("agentpack", "machine id", "ok", found.data.machine_id)
+    for row in found.data.roots:
+        detail = f"{row.root}: {', '.join(row.issues)}" if row.issues else row.root
+        advice = row.suggestion or ""
+        yield Check(
+            "agentpack", f"{row.target} root", "note" if row.issues else "ok", detail, advice
+        )
+    for warning in found.warnings:
         yield Check("agentpack", "configuration", "note", warning)
 
 
@@ -76,73 +81,17 @@ def fleet(settings: Settings) -> Iterable[Check]:
 
 
 def enact(settings: Settings) -> Iterable[Check]:
-    """The store, the trust policy, the registry, and where tools can run."""
-    from fleet_agentpack.enact.config import ConfigFile
-    from fleet_agentpack.enact.providers import Bubblewrap
-    from fleet_agentpack.enact.tools import open_service
+    """The tool registry."""
+    from fleet_agentpack.enact.checks import checks
 
-    root = settings.home / ".enact"
-    yield directory("enact", "store", root)
-    config = ConfigFile(root / "config.yaml", settings.environ, settings.home).read()
-    try:
-        yield Check("enact", "trust policy", "ok", config.trust.policy)
-        url = config.registry.url
-        yield (
-            _registry(url)
-            if url
-            else Check(
-                "enact",
-                "registry",
-                "note",
-                "built-in tools only",
-                "set registry.url in ~/.enact/config.yaml to use a remote one",
-            )
-        )
-        installed = open_service(settings).installed()["tools"]
-        broken = [row["name"] for row in installed if row.get("error")]
-        yield Check(
-            "enact",
-            "installed tools",
-            "problem" if broken else "ok",
-            f"{len(installed)}" + (f"; broken: {', '.join(broken)}" if broken else ""),
-            "install the broken ones again" if broken else "",
-        )
-    except AppError as error:
-        yield failure("enact", "configuration", error, f"correct {root / 'config.yaml'}")
-    reason = Bubblewrap(settings.environ.get("PATH", ""), settings.home).unavailable()
-    yield Check(
-        "enact",
-        "sandbox",
-        "note" if reason else "ok",
-        reason or "bubblewrap works",
-        "install bubblewrap, or use tools with a container image" if reason else "",
-    )
-    yield program(
-        "enact", ["podman", "docker"], settings, "tools with an image cannot run", "install podman"
-    )
+    return checks(settings)
 
 
 def forge(settings: Settings) -> Iterable[Check]:
     """The configuration and the definitions."""
-    from fleet_agentpack.forge.names import KINDS
-    from fleet_agentpack.forge.tools import open_service
+    from fleet_agentpack.forge.checks import checks
 
-    try:
-        service = open_service(settings)
-        sources = service.config_show().sources
-        yield Check("forge", "configuration", "ok", ", ".join(sources) or "defaults")
-        for kind in KINDS:
-            yield Check("forge", f"{kind}s", "ok", f"{service.listing(kind).total} definitions")
-        registries = service.registry_list().registries
-    except AppError as error:
-        yield failure("forge", "configuration", error, "correct that file")
-        return
-    if registries:
-        yield Check("forge", "registries", "ok", ", ".join(row.name for row in registries))
-    else:
-        yield Check(
-            "forge", "registries", "note", "none", "fleet-agentpack forge registry add NAME URL"
-        )
+    return checks(settings)
 
 
 def climpt(settings: Settings) -> Iterable[Check]:
@@ -217,21 +166,3 @@ def _agent_program(settings: Settings, name: str, programs: Any) -> Check:
     return Check(
         "fleet", "agent program", "note", f"{name}: {chosen.command[0]} is not installed", advice
     )
-
-
-def _registry(url: str) -> Check:
-    import httpx
-
-    if not url.startswith(("http://", "https://")):
-        return Check("enact", "registry", "ok", url)
-    try:
-        httpx.get(url, timeout=5)
-    except httpx.HTTPError:
-        return Check(
-            "enact",
-            "registry",
-            "problem",
-            f"{url} does not answer",
-            "check registry.url and the network",
-        )
-    return Check("enact", "registry", "ok", f"{url} answers")

@@ -37,7 +37,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PathRules:
     """Where relative paths start, and what no tool may ever write to."""
 
     cwd: Path
@@ -46,7 +46,7 @@ class Surroundings:
 
 
 def prepare(
-    tool: str, schema: Mapping[str, Any], given: Mapping[str, Any], around: Surroundings
+    tool: str, schema: Mapping[str, Any], given: Mapping[str, Any], rules: PathRules
 ) -> Prepared:
     """Check arguments and resolve their paths. Raises `EnactError` with every problem found."""
     properties = schema.get("properties") or {}
@@ -61,7 +61,8 @@ def prepare(
     mounts: list[Mount] = []
     for name, rule in properties.items():
         if name in values and isinstance(rule, Mapping):
-            values[name] = _resolve(tool, name, rule, values[name], around, mounts)
+            values[name], needed = _resolve(name, rule, values[name], rules)
+            mounts += needed
     return Prepared(values, tuple(mounts))
 
 
@@ -88,26 +89,22 @@ def _unusable(values: Mapping[str, Any]) -> list[Problem]:
 
 
 def _resolve(
-    tool: str,
-    name: str,
-    rule: Mapping[str, Any],
-    value: Any,
-    around: Surroundings,
-    mounts: list[Mount],
-) -> Any:
+    name: str, rule: Mapping[str, Any], value: Any, rules: PathRules
+) -> tuple[Any, list[Mount]]:
+    """A value with its paths made absolute, and the mounts that these need."""
     items = rule.get("items")
     if isinstance(value, list) and isinstance(items, Mapping):
-        return [_resolve(tool, name, items, each, around, mounts) for each in value]
+        resolved = [_resolve(name, items, each, rules) for each in value]
+        return [each for each, _ in resolved], [each for _, mounts in resolved for each in mounts]
     if rule.get("format") not in PATH_FORMATS or not isinstance(value, str):
-        return value
-    mount = _mount(name, rule, value, around)
-    mounts.append(mount)
-    return str(mount.path)
+        return value, []
+    mount = _mount(name, rule, value, rules)
+    return str(mount.path), [mount]
 
 
-def _mount(name: str, rule: Mapping[str, Any], value: str, around: Surroundings) -> Mount:
+def _mount(name: str, rule: Mapping[str, Any], value: str, rules: PathRules) -> Mount:
     try:
-        path = (around.cwd / expand_home(value, around.home)).resolve(strict=True)
+        path = (rules.cwd / expand_home(value, rules.home)).resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise _bad(name, f"{value[:200]} does not exist") from error
     kind = rule["format"]
@@ -120,7 +117,7 @@ def _mount(name: str, rule: Mapping[str, Any], value: str, around: Surroundings)
     if path == Path("/") or any(path.is_relative_to(each) for each in _KERNEL_PATHS):
         raise _bad(name, f"{value[:200]} cannot be given to a tool")
     writable = _is_writable(rule) and path.is_dir()
-    if writable and _holds_more_than_work(path, around):
+    if writable and _holds_more_than_work(path, rules):
         raise _bad(name, f"{value[:200]} cannot be made writable: choose a directory inside it")
     return Mount(path, writable)
 
@@ -129,10 +126,10 @@ def _is_writable(rule: Mapping[str, Any]) -> bool:
     return rule.get("x-access") == "write" and rule.get("format") in PATH_FORMATS
 
 
-def _holds_more_than_work(path: Path, around: Surroundings) -> bool:
+def _holds_more_than_work(path: Path, rules: PathRules) -> bool:
     """Whether writing here could reach the user's home as a whole, installed tools or settings."""
-    kept = [each.resolve() for each in around.kept]
-    return around.home.resolve().is_relative_to(path) or any(
+    kept = [each.resolve() for each in rules.kept]
+    return rules.home.resolve().is_relative_to(path) or any(
         each.is_relative_to(path) or path.is_relative_to(each) for each in kept
     )
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.terminal import Paint, printable, table
-from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
+from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -89,9 +89,10 @@ def _add_project(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def _handle(work: Work, show: Show, options: argparse.Namespace, settings: Settings) -> int:
-    from fleet_agentpack.enact.opening import open_enact
+    from fleet_agentpack.enact.service import EnactService
+    from fleet_agentpack.enact.settings import EnactSettings
 
-    service = open_enact(settings)
+    service = EnactService(EnactSettings.of(settings))
     try:
         result = work(service, options)
     finally:
@@ -126,7 +127,7 @@ def _install(service: EnactService, options: argparse.Namespace) -> Any:
         service.install(f"{name}@{version}", project=True)
         for name, version in service.project_tools().items()
     ]
-    messages = [each["message"] for each in done]
+    messages = [each.message for each in done]
     return {"success": True, "message": "\n".join(messages) or "The project pins no tools"}
 
 
@@ -142,14 +143,7 @@ def _list(service: EnactService, options: argparse.Namespace) -> Any:
 
 
 def _run(service: EnactService, options: argparse.Namespace) -> Any:
-    result = service.run(options.tool, _arguments(options))
-    return {
-        "output": result.output,
-        "exit_code": result.exit_code,
-        "duration_ms": result.duration_ms,
-        "provider": result.provider,
-        "warnings": list(result.warnings) or UNKNOWN,
-    }
+    return service.run(options.tool, _arguments(options))
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:

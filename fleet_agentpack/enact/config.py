@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.identity import Auditor
 from fleet_agentpack.enact.manifest import seconds
+from fleet_agentpack.enact.trust.identity import Auditor
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import expand_home

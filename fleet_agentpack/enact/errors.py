@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
+from fleet_agentpack.kit.actions import Action, Commands
 from fleet_agentpack.kit.errors import AppError, Problem
 
-_META_TOOL = re.compile(r"(?:call|use) enact__(\w+)")
+FIND_ANOTHER = Action(
+    "enact__search", text="call {} for another tool", person="find another tool with {}"
+)
+FIND_NAME = Action(
+    "enact__search", text="call {} to find the tool's name", person="find the tool's name with {}"
+)
+CALL_LATER = Action.instruction("call again later", "try again later")
+
+
+def ask_user(step: str) -> Action:
+    """A step that only the user can take."""
+    return Action.instruction(f"ask the user to {step}", step)
+
+
+def correct(what: object, text: str = "") -> Action:
+    """Correct something, then do the same again."""
+    return Action.instruction(text or f"correct {what} and call again", f"correct {what}")
 
 
 class EnactError(AppError):
     """An expected failure with a code, details, and the caller's next steps."""
+
+    commands: ClassVar[Commands] = {
+        "enact__search": "tool search {query}",
+        "enact__learn": "tool learn {tool}",
+        "enact__install": "tool install {tool}",
+        "enact__list": "tool list",
+        "enact__run": "tool run {tool}",
+    }
 
     def __init__(
         self,
@@ -20,18 +44,17 @@ class EnactError(AppError):
         message: str,
         *,
         details: Mapping[str, Any] | None = None,
-        next_actions: Sequence[str] = (),
+        actions: Iterable[Action | str] = (),
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, actions=actions)
         self.code = code
         self.message = message
         self.details = dict(details or {})
-        self.next_actions = list(next_actions)
 
-    def advice(self) -> list[str]:
-        """What the person at the command line can do, in their words instead of an agent's."""
-        mine = [each.removeprefix("ask the user to ") for each in self.next_actions]
-        return [_META_TOOL.sub(r"use `fleet-agentpack tool \1`", each) for each in mine]
+    @property
+    def next_actions(self) -> list[str]:
+        """What an agent can do next."""
+        return [action.for_agent() for action in self.actions]
 
     def payload(self) -> dict[str, Any]:
         """The error as callers receive it."""
@@ -49,24 +72,28 @@ class EnactError(AppError):
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
         """The error for a call whose arguments do not fit the tool's schema."""
         listed = [{"field": problem.field, "message": problem.message} for problem in problems]
+        learn = Action(
+            "enact__learn",
+            {"tool": tool},
+            text=f"call enact__learn for {tool} to read what it takes",
+            person="read what it takes with {}",
+        )
+        repeat = f"correct the arguments of {tool} and call it again"
         return cls(
             "INVALID_ARGUMENTS",
             f"{tool}: {'; '.join(map(str, problems))}",
             details={"tool": tool, "problems": listed},
-            next_actions=[
-                f"correct the arguments of {tool} and call it again",
-                *([f"call enact__learn for {tool} to read what it takes"] if "/" in tool else []),
-            ],
+            actions=[correct("the arguments", repeat), *([learn] if "/" in tool else [])],
         )
 
     @classmethod
-    def bad_argument(cls, field: str, message: str, *next_actions: str) -> Self:
+    def bad_argument(cls, field: str, message: str, *actions: Action | str) -> Self:
         """The error for one argument with a value that cannot be used."""
         return cls(
             "INVALID_ARGUMENTS",
             f"{field}: {message}",
             details={"problems": [{"field": field, "message": message}]},
-            next_actions=next_actions or [f"correct {field} and call again"],
+            actions=actions or [correct(field)],
         )
 
     @classmethod
@@ -75,54 +102,55 @@ class EnactError(AppError):
         return cls(
             "INTERNAL_ERROR",
             f"{tool} failed unexpectedly; the server's log says why",
-            next_actions=["look at the server's standard error"],
+            actions=["look at the server's standard error"],
         )
 
     @classmethod
-    def tool_not_found(cls, name: str, *, hint: str | None = None, ask: str | None = None) -> Self:
-        """No registry that is configured has this tool; `ask` is what the user could do."""
+    def tool_not_found(
+        cls, name: str, *, hint: str | None = None, action: Action | None = None
+    ) -> Self:
+        """None of the configured registries has this tool."""
         return cls(
             "TOOL_NOT_FOUND",
             f"no tool called {name}" + (f"; {hint}" if hint else ""),
             details={"tool": name},
-            next_actions=[
-                "call enact__search to find the tool's name",
-                *([f"ask the user to {ask}"] if ask else []),
-            ],
+            actions=[FIND_NAME, *([action] if action else [])],
         )
 
     @classmethod
     def version_not_found(cls, name: str, version: str, known: Sequence[str] = ()) -> Self:
         """The tool exists, this version does not."""
+        choose = f"choose one of {', '.join(known)}"
         return cls(
             "VERSION_NOT_FOUND",
             f"{name} has no version {version}",
             details={"tool": name, "version": version, "versions": list(known)},
-            next_actions=[
-                f"choose one of {', '.join(known)}"
-                if known
-                else "leave the version out for the latest"
-            ],
+            actions=[choose if known else "leave the version out for the latest"],
         )
 
     @classmethod
     def not_installed(cls, name: str) -> Self:
-        """Something that only an installed tool can do was asked of another."""
+        """The call needs an installed tool, and this one is not."""
+        look = Action(
+            "enact__list",
+            text="call {} for what is installed",
+            person="see what is installed with {}",
+        )
         return cls(
             "NOT_INSTALLED",
             f"{name} is not installed",
             details={"tool": name},
-            next_actions=["call enact__list for what is installed"],
+            actions=[look],
         )
 
     @classmethod
     def config_invalid(cls, path: object, reason: str) -> Self:
-        """The user's configuration cannot be used, so nothing that needs it may go on."""
+        """The user's configuration cannot be used, so whatever needs it is refused."""
         return cls(
             "CONFIG_INVALID",
             f"{path}: {reason}",
             details={"file": str(path), "reason": reason},
-            next_actions=[f"correct {path}, then call again"],
+            actions=[correct(path, f"correct {path}, then call again")],
         )
 
     @classmethod
@@ -132,17 +160,18 @@ class EnactError(AppError):
             "STORE_CORRUPT",
             f"{path} cannot be used: {reason}",
             details={"file": str(path), "reason": reason},
-            next_actions=[f"repair {path}, or move it away and install the tools again"],
+            actions=[f"repair {path}, or move it away and install the tools again"],
         )
 
     @classmethod
     def store_unavailable(cls, root: object, reason: str) -> Self:
-        """The store cannot be written to; what was there before is there still."""
+        """The store cannot be written to; nothing in it has changed."""
+        check = f"check free space and permissions of {root}"
         return cls(
             "STORE_UNAVAILABLE",
             f"{root} cannot be changed: {reason}",
             details={"store": str(root), "reason": reason},
-            next_actions=[f"check free space and permissions of {root}, then call again"],
+            actions=[Action.instruction(f"{check}, then call again", check)],
         )
 
     @classmethod
@@ -152,7 +181,9 @@ class EnactError(AppError):
             "BUSY",
             "another process is installing or removing tools",
             details={"lock": str(path)},
-            next_actions=["wait a moment and call again"],
+            actions=[
+                Action.instruction("wait a moment and call again", "wait a moment and try again")
+            ],
         )
 
     @classmethod
@@ -162,17 +193,17 @@ class EnactError(AppError):
             "BUNDLE_INVALID",
             f"the bundle of {name} is refused: {reason}",
             details={"tool": name, "reason": reason},
-            next_actions=["tell the publisher of the tool; nothing was installed"],
+            actions=["tell the publisher of the tool; nothing was installed"],
         )
 
     @classmethod
     def integrity_failed(cls, name: str, reason: str, **details: str) -> Self:
-        """Bytes that are not what was promised."""
+        """The downloaded bytes are not what was promised."""
         return cls(
             "INTEGRITY_FAILED",
             f"{name}: {reason}",
             details={"tool": name, **details},
-            next_actions=["try again later; if it stays so, do not trust this registry"],
+            actions=["try again later; if it happens again, do not trust this registry"],
         )
 
     @classmethod
@@ -182,7 +213,7 @@ class EnactError(AppError):
             "MANIFEST_INVALID",
             f"the manifest of {name} cannot be used: {reason}",
             details={"tool": name, "reason": reason},
-            next_actions=["choose another version, or tell the publisher of the tool"],
+            actions=["choose another version, or tell the publisher of the tool"],
         )
 
     @classmethod
@@ -194,9 +225,9 @@ class EnactError(AppError):
             "TRUST_REFUSED",
             f"{name} is not trusted: {reason}",
             details={"tool": name, **details},
-            next_actions=[
-                f"ask the user to add an auditor of this tool to trust.trusted_auditors in {path}",
-                "call enact__search for another tool",
+            actions=[
+                ask_user(f"add an auditor of this tool to trust.trusted_auditors in {path}"),
+                FIND_ANOTHER,
             ],
         )
 
@@ -205,42 +236,49 @@ class EnactError(AppError):
         """A trusted auditor has reported this version as failed."""
         return cls(
             "TRUST_VETO",
-            f"{name} was audited by {auditor}, whom you trust, and failed",
+            f"{name} failed an audit by {auditor}, whom you trust",
             details={"tool": name, "auditor": auditor},
-            next_actions=["choose another version or another tool"],
+            actions=["choose another version or another tool"],
         )
 
     @classmethod
     def tool_changed(cls, name: str, version: str, what: str) -> Self:
         """Installed files are no longer those that were verified."""
+        restore = Action(
+            "enact__install",
+            {"tool": name},
+            text=f"call enact__install for {name} to put the verified files back",
+            person="put the verified files back with {}",
+        )
         return cls(
             "TOOL_CHANGED",
             f"the files of {name}@{version} are not those that were installed: {what}",
             details={"tool": name, "version": version, "change": what},
-            next_actions=[f"call enact__install for {name} to put the verified files back"],
+            actions=[restore],
         )
 
     @classmethod
     def registry_unavailable(cls, url: str, reason: str) -> Self:
         """The registry cannot be reached at all."""
+        check = "check the network and registry.url"
         return cls(
             "REGISTRY_UNAVAILABLE",
             f"the registry {url} cannot be reached: {reason}",
             details={"registry": url, "reason": reason},
-            next_actions=["check the network and registry.url, then call again"],
+            actions=[Action.instruction(f"{check}, then call again", check)],
         )
 
     @classmethod
     def registry_error(cls, code: str, message: str, **details: Any) -> Self:
         """The registry answered, but not with what was asked for."""
-        return cls(code, message, details=details, next_actions=["call again later"])
+        return cls(code, message, details=details, actions=[CALL_LATER])
 
     @classmethod
-    def provider_unavailable(cls, name: str, reason: str, *next_actions: str) -> Self:
-        """The place where the tool must run does not exist on this machine."""
+    def backend_unavailable(cls, name: str, reason: str, *actions: Action) -> Self:
+        """The backend that the tool needs does not work on this machine."""
         return cls(
             "PROVIDER_UNAVAILABLE",
             f"{name} cannot run here: {reason}",
             details={"tool": name, "reason": reason},
-            next_actions=next_actions,
+            actions=actions,
         )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import FIND_NAME, EnactError
 
 LONGEST_NAME = 200
 LONGEST_MCP_NAME = 64
@@ -71,7 +71,7 @@ def parse(text: str, version: str | None = None) -> Reference:
         raise EnactError.bad_argument(
             "tool",
             f"{text[:80]!r} is not a tool's name: write owner/tool or owner/area/tool, lower case",
-            "call enact__search to find the tool's name",
+            FIND_NAME,
         )
     parts = re.findall(r"([@:])([^@:]*)", match["rest"])
     marks = [mark for mark, _ in parts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from fleet_agentpack.enact.names import (
     is_reserved,
     is_version,
 )
+from fleet_agentpack.enact.results import BrokenTool
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.manifest import Manifest, Script
@@ -51,7 +52,7 @@ class Projection:
 
     callables: Mapping[str, Projected]
     installed: Mapping[str, Installed]  # everything that can be read, also outside the toolset
-    visible: frozenset[str]
+    broken: tuple[BrokenTool, ...]
     warnings: tuple[str, ...]
 
     def listed(self) -> list[object]:
@@ -112,18 +113,20 @@ class Projector:
     def _build(self) -> Projection:
         warnings: list[str] = []
         installed: dict[str, Installed] = {}
+        broken: list[BrokenTool] = []
         visible: dict[str, None] = {}
-        folders: dict[str, int] = {}
+        self._folders = {}
         for store in self._stores:
-            pins, seen = _listed(store, warnings)
-            for name, version in pins.items():
+            pins = _pins(store)
+            warnings += pins.warnings
+            for name, version in pins.versions.items():
                 folder = str(store.folder(name, version))
-                folders[folder] = _mtime(folder)
-                found = self._load(store, name, version, warnings)
-                if found:
-                    installed[name] = found
-            visible.update(dict.fromkeys(name for name in seen if name in installed))
-        self._folders = folders
+                self._folders[folder] = _mtime(folder)
+                try:
+                    installed[name] = self._load(store, name, version)
+                except EnactError as error:
+                    broken.append(BrokenTool(name, version, error))
+            visible.update(dict.fromkeys(name for name in pins.shown if name in installed))
         entries = {
             entry: (installed[name], script)
             for name in visible
@@ -134,45 +137,51 @@ class Projector:
             mcp_name: Projected(mcp_name, entry, entries[entry][1], entries[entry][0])
             for mcp_name, entry in sorted(table.entries.items())
         }
-        return Projection(callables, installed, frozenset(visible), (*warnings, *table.collisions))
+        return Projection(callables, installed, tuple(broken), (*warnings, *table.collisions))
 
-    def _load(self, store: Store, name: str, version: str, warnings: list[str]) -> Installed | None:
-        if not is_name(name) or (is_reserved(name) and not name.startswith(BUILTIN_NAMESPACE)):
-            warnings.append(f"{store.tools_path}: {name[:80]!r} is not a tool's name")
-            return None
+    def _load(self, store: Store, name: str, version: str) -> Installed:
         if not is_version(version):
-            warnings.append(f"{name} is left out: {version[:80]!r} is not a version")
-            return None
+            raise EnactError.store_corrupt(store.tools_path, f"{version[:80]!r} is not a version")
         key = (store.root, name, version, store.folder_stamp(name, version))
         if key not in self._manifests:
-            try:
-                manifest = store.manifest(name, version)
-            except EnactError as error:
-                warnings.append(f"{name} is left out: {error.message}")
-                return None
+            manifest = store.manifest(name, version)
             self._manifests[key] = Installed(name, version, manifest, store)
         return self._manifests[key]
 
 
-def _listed(store: Store, warnings: list[str]) -> tuple[dict[str, str], list[str]]:
-    """All tools of a store, and those of them that clients see."""
+@dataclass(frozen=True)
+class _Pins:
+    """What a store's files say is installed, and which of it clients see."""
+
+    versions: Mapping[str, str]
+    shown: Collection[str]
+    warnings: Sequence[str]
+
+
+def _pins(store: Store) -> _Pins:
+    warnings: list[str] = []
     try:
-        pins = store.tools().tools
+        versions = store.tools().tools
     except EnactError as error:
-        warnings.append(error.message)
-        pins = {}
+        versions, warnings = {}, [error.message]
     try:
         mcp = store.mcp()
     except EnactError as error:
-        warnings.append(error.message)
-        return pins, []
+        return _Pins(versions, (), [*warnings, error.message])
     if mcp.dangling:
         warnings.append(
             f"the active toolset {mcp.active!r} does not exist, so no installed tool is shown; "
             "run: fleet-agentpack mcp use --all"
         )
     shown = mcp.visible()
-    return {**shown, **pins, **shown}, list(shown)
+    versions = {**shown, **versions, **shown}
+    strange = [name for name in versions if not _is_installable(name)]
+    warnings += [f"{store.tools_path}: {name[:80]!r} is not a tool's name" for name in strange]
+    return _Pins({n: v for n, v in versions.items() if n not in strange}, shown, warnings)
+
+
+def _is_installable(name: str) -> bool:
+    return is_name(name) and (not is_reserved(name) or name.startswith(BUILTIN_NAMESPACE))
 
 
 def _mtime(path: str) -> int:

@@ -11,6 +11,8 @@ from typing import Any
 from fleet_agentpack.enact.bundle import FileRecord, Folder
 from fleet_agentpack.enact.errors import EnactError
 
+BUILTIN = "builtin"
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -24,6 +26,11 @@ class Receipt:
     trust: dict[str, Any]
     installed_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat("T", "seconds"))
     projects: tuple[str, ...] = ()  # tools.json files of projects that pin this version
+
+    @property
+    def is_builtin(self) -> bool:
+        """Whether it claims to come from this package; `Sources.recheck` proves it."""
+        return self.source == BUILTIN
 
     def to_json(self) -> dict[str, Any]:
         """The receipt as it is stored."""

@@ -5,25 +5,22 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact import arguments, environment, schemas, template
+from fleet_agentpack.enact import arguments, schemas, template, variables
+from fleet_agentpack.enact.backends.bubblewrap import Bubblewrap
+from fleet_agentpack.enact.backends.child import LARGEST_OUTPUT, Ended, execute
+from fleet_agentpack.enact.backends.container import Container
+from fleet_agentpack.enact.backends.dagger import Dagger
+from fleet_agentpack.enact.backends.host import Host
+from fleet_agentpack.enact.backends.job import Backend, Job, with_our_python
 from fleet_agentpack.enact.config import ExecutionConfig
-from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.execute import LARGEST_OUTPUT, Ended, execute
+from fleet_agentpack.enact.errors import EnactError, ask_user, correct
 from fleet_agentpack.enact.manifest import Manifest, Script
-from fleet_agentpack.enact.providers import (
-    Bubblewrap,
-    Container,
-    Dagger,
-    Host,
-    Job,
-    Provider,
-    with_our_python,
-)
+from fleet_agentpack.enact.results import RunResult
 from fleet_agentpack.enact.settings import EnactSettings
 
 LONGEST_TIMEOUT_S = 3600.0
@@ -33,7 +30,7 @@ Report = Callable[[float, float | None, str], None]
 
 
 @dataclass(frozen=True)
-class Subject:
+class Runnable:
     """A tool ready to run: its verified files and what is known of them."""
 
     manifest: Manifest
@@ -41,36 +38,25 @@ class Subject:
     builtin: bool = False
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """What a run gave."""
-
-    output: Any  # parsed JSON, or text
-    exit_code: int
-    duration_ms: int
-    provider: str
-    warnings: tuple[str, ...] = field(default=())
-
-
 class Runner:
     """Runs scripts of tools."""
 
     def __init__(self, settings: EnactSettings) -> None:
         self._settings = settings
-        self._around = arguments.Surroundings(
+        self._path_rules = arguments.PathRules(
             settings.cwd, settings.home, (settings.root, *settings.own)
         )
         # A project's own `.enact/.env` is not read: a repository that somebody merely opened must
         # not choose where a tool that holds the user's secrets sends them.
-        self._variables = environment.Sources(
+        self._variables = variables.VariableSources(
             settings.environ,
             (settings.root / ".env",),
-            settings.keyring or environment.system_keyring,
+            settings.keyring or variables.system_keyring,
         )
 
     def run(
         self,
-        subject: Subject,
+        subject: Runnable,
         script: Script | None,
         given: Mapping[str, Any],
         execution: ExecutionConfig,
@@ -80,8 +66,8 @@ class Runner:
         if script is None:
             return _instructions(subject.manifest, given)
         tool = subject.manifest.name
-        prepared = arguments.prepare(tool, script.input_schema, given, self._around)
-        resolved = environment.resolve(tool, subject.manifest.variables, self._variables)
+        prepared = arguments.prepare(tool, script.input_schema, given, self._path_rules)
+        resolved = variables.resolve(tool, subject.manifest.variables, self._variables)
         job = self._job(subject, script, prepared, resolved)
         provider = self._provider(subject, execution)
         timeout_s = min(subject.manifest.timeout_s or execution.timeout_s, LONGEST_TIMEOUT_S)
@@ -90,10 +76,10 @@ class Runner:
 
     def _job(
         self,
-        subject: Subject,
+        subject: Runnable,
         script: Script,
         prepared: arguments.Prepared,
-        resolved: environment.Resolved,
+        resolved: variables.Resolved,
     ) -> Job:
         try:
             argv = template.render(script.command, prepared.values, script.input_schema)
@@ -112,7 +98,7 @@ class Runner:
         )
         return with_our_python(job) if subject.builtin else job
 
-    def _execute(self, provider: Provider, job: Job, timeout_s: float, report: Report) -> Ended:
+    def _execute(self, provider: Backend, job: Job, timeout_s: float, report: Report) -> Ended:
         def tick(elapsed_s: float) -> None:
             report(round(elapsed_s, 1), None, f"{job.tool} has been running for {elapsed_s:.0f} s")
 
@@ -122,21 +108,21 @@ class Runner:
                     start.command, timeout_s=timeout_s, tick=tick, on_kill=start.on_kill
                 )
             except OSError as error:
-                raise EnactError.provider_unavailable(
+                raise EnactError.backend_unavailable(
                     job.tool,
                     f"{start.command.argv[0]}: {error.strerror or error}",
-                    f"ask the user to install what {job.tool} needs, or call another tool",
+                    ask_user(f"install what {job.tool} needs, or call another tool"),
                 ) from error
         if ended.reason == "exit" and ended.exit_code == start.failed_status:
             said = ended.stderr.decode("utf-8", "replace").strip()[-LONGEST_EXCERPT:]
-            raise EnactError.provider_unavailable(
+            raise EnactError.backend_unavailable(
                 job.tool,
                 f"{provider.name} failed: {said}",
-                f"ask the user to see that {provider.name} works and can get {job.image}",
+                ask_user(f"check that {provider.name} works and can pull {job.image}"),
             )
         return ended
 
-    def _provider(self, subject: Subject, execution: ExecutionConfig) -> Provider:
+    def _provider(self, subject: Runnable, execution: ExecutionConfig) -> Backend:
         name = subject.manifest.name
         if subject.builtin:
             sandboxed = execution.backend != "local" and not self._bubblewrap.unavailable()
@@ -149,18 +135,17 @@ class Runner:
             provider = self._backend(execution.fallback)
         return self._usable(name, provider)
 
-    def _usable(self, name: str, provider: Provider) -> Provider:
+    def _usable(self, name: str, provider: Backend) -> Backend:
         reason = provider.unavailable()
         if reason:
-            raise EnactError.provider_unavailable(
+            raise EnactError.backend_unavailable(
                 name,
                 reason,
-                "ask the user to install it, or to choose execution.default in "
-                "~/.enact/config.yaml",
+                ask_user("install it, or choose execution.default in ~/.enact/config.yaml"),
             )
         return provider
 
-    def _backend(self, name: str) -> Provider:
+    def _backend(self, name: str) -> Backend:
         if name == "bubblewrap":
             return self._bubblewrap
         if name == "local":
@@ -196,7 +181,7 @@ def _instructions(manifest: Manifest, given: Mapping[str, Any]) -> RunResult:
 
 
 def _result(
-    tool: str, script: Script, ended: Ended, provider: str, resolved: environment.Resolved
+    tool: str, script: Script, ended: Ended, provider: str, resolved: variables.Resolved
 ) -> RunResult:
     stdout = resolved.masked(ended.stdout.decode("utf-8", "replace"))
     stderr = resolved.masked(ended.stderr.decode("utf-8", "replace"))
@@ -213,14 +198,14 @@ def _result(
             "TIMEOUT",
             f"{tool} did not end within {ended.duration_s:.0f} s and was stopped",
             details=facts,
-            next_actions=["call it with less to do"],
+            actions=["give it less to do, or ask the publisher for a longer timeout"],
         )
     if ended.reason == "output":
         raise EnactError(
             "OUTPUT_TOO_LARGE",
             f"{tool} printed more than {LARGEST_OUTPUT} bytes and was stopped",
             details=facts,
-            next_actions=["ask it for less"],
+            actions=["narrow the request: output is limited to 1 MiB"],
         )
     if ended.exit_code != 0:
         last = stderr.strip().splitlines()[-1:] or stdout.strip().splitlines()[-1:] or [""]
@@ -228,7 +213,11 @@ def _result(
             "EXECUTION_FAILED",
             f"{tool} exited with code {ended.exit_code}: {last[0][:300]}".rstrip(": "),
             details=facts,
-            next_actions=["read details.stderr, correct the arguments and call again"],
+            actions=[
+                correct(
+                    "the arguments", "read details.stderr, correct the arguments and call again"
+                )
+            ],
         )
     output = _parsed(tool, script, stdout, facts)
     return RunResult(output, 0, facts["duration_ms"], provider)  # type: ignore[arg-type]
@@ -256,5 +245,5 @@ def _invalid_output(tool: str, reason: str, facts: Mapping[str, Any]) -> EnactEr
         "OUTPUT_INVALID",
         f"the output of {tool} does not fit its own schema: {reason}",
         details=facts,
-        next_actions=["tell the publisher of the tool"],
+        actions=["tell the publisher of the tool"],
     )

@@ -14,20 +14,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleet_agentpack.enact import results
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import Reference, parse
+from fleet_agentpack.enact.results import BrokenTool, if_any
 from fleet_agentpack.enact.sessions import Sessions
 from fleet_agentpack.enact.statefiles import McpFile, ToolsFile
 from fleet_agentpack.enact.store import Store, write_tree
-from fleet_agentpack.kit.results import UNKNOWN, Maybe
+from fleet_agentpack.kit.actions import Action
 
 if TYPE_CHECKING:
-    from fleet_agentpack.enact.config import ConfigFile
+    from fleet_agentpack.enact.config import Config, ConfigFile, ExecutionConfig
     from fleet_agentpack.enact.manifest import Manifest, Script
     from fleet_agentpack.enact.projection import Installed, Projected, Projection
-    from fleet_agentpack.enact.runner import Report, Runner, RunResult
+    from fleet_agentpack.enact.receipt import Receipt
+    from fleet_agentpack.enact.registries.sources import Acquired, Sources
+    from fleet_agentpack.enact.runner import Report, Runner
     from fleet_agentpack.enact.settings import EnactSettings
-    from fleet_agentpack.enact.sources import Acquired, Sources
 
 DEFAULT_LIMIT = 10
 LARGEST_LIMIT = 100
@@ -47,8 +50,13 @@ class EnactService:
         self._sessions = Sessions(self.store, settings.state / "enact-sessions")
         self._reading = threading.Lock()
 
+    @property
+    def config(self) -> Config:
+        """`~/.enact/config.yaml` as it is now."""
+        return self._config_file.read()
+
     @cached_property
-    def _config(self) -> ConfigFile:
+    def _config_file(self) -> ConfigFile:
         from fleet_agentpack.enact.config import ConfigFile
 
         settings = self._settings
@@ -56,12 +64,12 @@ class EnactService:
 
     @cached_property
     def _sources(self) -> Sources:
-        from fleet_agentpack.enact.searching import SearchCache
-        from fleet_agentpack.enact.sources import Sources
-        from fleet_agentpack.enact.trust import Gate
+        from fleet_agentpack.enact.registries.search_cache import SearchCache
+        from fleet_agentpack.enact.registries.sources import Sources
+        from fleet_agentpack.enact.trust.policy import TrustPolicy
 
         cache = SearchCache(self._settings.cache / "enact-search")
-        return Sources(Gate(self._config.path), cache, self._settings.home)
+        return Sources(TrustPolicy(self._config_file.path), cache, self._settings.home)
 
     @cached_property
     def _runner(self) -> Runner:
@@ -71,39 +79,27 @@ class EnactService:
 
     # The six meta-tools
 
-    def search(self, query: str, limit: float = DEFAULT_LIMIT) -> dict[str, Any]:
+    def search(self, query: str, limit: float = DEFAULT_LIMIT) -> results.SearchResult:
         """Tools that match a query."""
         if not 1 <= limit <= MOST_ASKED_FOR or limit != int(limit):
             raise EnactError.bad_argument("limit", "must be a whole number of at least 1")
         count = min(int(limit), LARGEST_LIMIT)
-        hits, warnings = self._sources.search(query, count, self._config.read())
-        results = [
-            {
-                "name": hit.name,
-                "description": hit.description,
-                "version": hit.version or UNKNOWN,
-                "tags": list(hit.tags) or UNKNOWN,
-            }
-            for hit in hits
-        ]
-        return {"results": results, "warnings": _some(warnings)}
+        hits, warnings = self._sources.search(query, count, self.config)
+        return results.SearchResult(tuple(hits), if_any(warnings))
 
     def learn(
         self, tool: str, version: str | None = None, session: str | None = None
-    ) -> dict[str, Any]:
+    ) -> results.LearnResult:
         """The documentation of a tool, from bytes that passed the trust policy."""
-        from fleet_agentpack.enact.documentation import describe
+        from fleet_agentpack.enact.tool_documentation import describe
 
         wanted = parse(tool, version)
         found = self._installed(wanted, session)
         if found:
             self._check(found)
-            return {"documentation": describe(found.manifest, self._names(found, session))}
-        acquired = self._sources.acquire(wanted, self._config.read())
-        return {
-            "documentation": describe(acquired.manifest, {}),
-            "warnings": _some(acquired.warnings),
-        }
+            return results.LearnResult(describe(found.manifest, self._names(found, session)))
+        acquired = self._sources.acquire(wanted, self.config)
+        return results.LearnResult(describe(acquired.manifest, {}), if_any(acquired.warnings))
 
     def install(
         self,
@@ -113,7 +109,7 @@ class EnactService:
         report: Report = _quiet,
         *,
         project: bool = False,
-    ) -> dict[str, Any]:
+    ) -> results.ChangeResult:
         """Verify a tool and put it in place; MCP clients see it at once."""
         wanted = parse(tool, version)
         store = self._writable_store(session)
@@ -121,7 +117,7 @@ class EnactService:
         def tick() -> None:
             report(0, 2, f"fetching {wanted}")
 
-        acquired = self._sources.acquire(wanted, self._config.read(), tick)
+        acquired = self._sources.acquire(wanted, self.config, tick)
         report(1, 2, f"installing {acquired.receipt.name}@{acquired.receipt.version}")
         project_file = self._settings.project_file if project else None
         previous = store.install(acquired.package, acquired.receipt, project=project_file)
@@ -129,15 +125,12 @@ class EnactService:
         message = f"Installed {receipt.name}@{receipt.version}"
         if previous and previous != receipt.version:
             message += f" (was {previous})"
-        return {
-            "success": True,
-            "message": message,
-            "warnings": _some([*acquired.warnings, *self._after_install(store, receipt.name)]),
-        }
+        warnings = if_any([*acquired.warnings, *self._after_install(store, receipt.name)])
+        return results.ChangeResult(message, warnings)
 
     def uninstall(
         self, tool: str, session: str | None = None, *, project: bool = False
-    ) -> dict[str, Any]:
+    ) -> results.ChangeResult:
         """Remove a tool."""
         wanted = parse(tool)
         store = self._writable_store(session)
@@ -149,27 +142,36 @@ class EnactService:
         if wanted.version and wanted.version != pinned:
             raise EnactError.version_not_found(wanted.name, wanted.version, [pinned])
         removed = store.uninstall(wanted.name, project=project_file)
-        return {"success": True, "message": f"Uninstalled {wanted.name}@{removed}"}
+        return results.ChangeResult(f"Uninstalled {wanted.name}@{removed}")
 
-    def installed(self, session: str | None = None) -> dict[str, Any]:
+    def installed(self, session: str | None = None) -> results.ToolList:
         """What is installed."""
         projection = self.projection(session)
         names: dict[str, list[str]] = {}
         for each in projection.callables.values():
             names.setdefault(each.installed.name, []).append(each.mcp_name)
-        tools = [
-            {
-                "name": found.name,
-                "version": found.version,
-                "description": found.manifest.description,
-                "mcp_tools": names.get(found.name, []),
-            }
-            for found in sorted(projection.installed.values(), key=lambda each: each.name)
-        ]
-        warnings = list(projection.warnings)
+        tools = tuple(
+            results.InstalledTool(
+                name, found.version, found.manifest.description, tuple(names.get(name, ()))
+            )
+            for name, found in sorted(projection.installed.items())
+        )
+        left_out = [f"{each.name} is left out: {each.error.message}" for each in projection.broken]
+        warnings = [*projection.warnings, *left_out]
         if self.store.unfinished():
             warnings.append("an interrupted change will be finished by the next install")
-        return {"tools": tools, "warnings": _some(warnings)}
+        return results.ToolList(tools, if_any(warnings))
+
+    def broken(self) -> tuple[BrokenTool, ...]:
+        """The installed tools that cannot run, after comparing every file with its receipt.
+
+        Raises `EnactError` when the list of installed tools cannot be read.
+        """
+        self.store.tools()
+        self.store.mcp()
+        projection = self.projection()
+        checked = [self._problem(found) for found in projection.installed.values()]
+        return (*projection.broken, *(each for each in checked if each))
 
     def run(
         self,
@@ -177,7 +179,7 @@ class EnactService:
         args: Mapping[str, Any] | None = None,
         session: str | None = None,
         report: Report = _quiet,
-    ) -> RunResult:
+    ) -> results.RunResult:
         """Run any tool by name; one that is not installed leaves nothing behind."""
         wanted = parse(tool)
         given = args or {}
@@ -185,14 +187,14 @@ class EnactService:
         if found:
             script = _script(found.manifest, wanted)
             return self._run_installed(found, script, given, report)
-        config = self._config.read()
+        config = self.config
         execution = config.execution
         acquired = self._sources.acquire(
             wanted, config, lambda: report(0, None, f"fetching {wanted}")
         )
         script = _script(acquired.manifest, wanted)
         result = self._run_acquired(acquired, script, given, execution, report)
-        return replace(result, warnings=(*acquired.warnings, *result.warnings))
+        return replace(result, warnings=if_any(acquired.warnings))
 
     # Projected tools
 
@@ -201,7 +203,9 @@ class EnactService:
         with self._reading:
             return self._sessions.projector(session).read()
 
-    def call(self, tool: Projected, given: Mapping[str, Any], report: Report = _quiet) -> RunResult:
+    def call(
+        self, tool: Projected, given: Mapping[str, Any], report: Report = _quiet
+    ) -> results.RunResult:
         """Run a projected tool, whose files must still be those of its receipt."""
         return self._run_installed(tool.installed, tool.script, given, report)
 
@@ -222,11 +226,11 @@ class EnactService:
 
     # Toolsets
 
-    def toolsets(self) -> list[dict[str, Any]]:
+    def toolsets(self) -> list[results.Toolset]:
         """Every toolset and whether it is the active one."""
         state = self.store.mcp()
         return [
-            {"name": name, "tools": list(members), "isActive": name == state.active}
+            results.Toolset(name, members, isActive=name == state.active)
             for name, members in state.toolsets.items()
         ]
 
@@ -247,13 +251,13 @@ class EnactService:
 
     def _run_installed(
         self, found: Installed, script: Script | None, given: Mapping[str, Any], report: Report
-    ) -> RunResult:
-        from fleet_agentpack.enact.runner import Subject
+    ) -> results.RunResult:
+        from fleet_agentpack.enact.runner import Runnable
 
-        builtin = self._check(found)
+        receipt = self._check(found)
         folder = found.store.folder(found.name, found.version)
-        subject = Subject(found.manifest, folder.resolve(), builtin)
-        execution = self._config.read().execution
+        subject = Runnable(found.manifest, folder.resolve(), receipt.is_builtin)
+        execution = self.config.execution
         return self._runner.run(subject, script, given, execution, report)
 
     def _run_acquired(
@@ -261,41 +265,43 @@ class EnactService:
         acquired: Acquired,
         script: Script | None,
         given: Mapping[str, Any],
-        execution: Any,
+        execution: ExecutionConfig,
         report: Report,
-    ) -> RunResult:
-        from fleet_agentpack.enact.runner import Subject
+    ) -> results.RunResult:
+        from fleet_agentpack.enact.runner import Runnable
 
         if acquired.folder:
-            subject = Subject(acquired.manifest, acquired.folder.resolve(), builtin=True)
+            subject = Runnable(acquired.manifest, acquired.folder.resolve(), builtin=True)
             return self._runner.run(subject, script, given, execution, report)
         with tempfile.TemporaryDirectory(prefix="enact-run-") as scratch:
             folder = Path(scratch).resolve() / "tool"
             write_tree(folder, acquired.package)
-            subject = Subject(acquired.manifest, folder)
+            subject = Runnable(acquired.manifest, folder)
             return self._runner.run(subject, script, given, execution, report)
 
-    def _check(self, found: Installed) -> bool:
+    def _check(self, found: Installed) -> Receipt:
         """Refuse changed files and tools that today's policy would not let in."""
         receipt = found.store.verify(found.name, found.version)
-        return self._sources.recheck(receipt, self._config.read())
+        self._sources.recheck(receipt, self.config)
+        return receipt
+
+    def _problem(self, found: Installed) -> BrokenTool | None:
+        try:
+            self._check(found)
+        except EnactError as error:
+            return BrokenTool(found.name, found.version, error)
+        return None
 
     def _installed(self, wanted: Reference, session: str | None) -> Installed | None:
+        """The installed version that is wanted. Raises `EnactError` when it is broken."""
         projection = self.projection(session)
         found = projection.installed.get(wanted.name)
-        if found is None:
-            self._refuse_broken(wanted)
-            return None
-        return found if wanted.version in (None, found.version) else None
-
-    def _refuse_broken(self, wanted: Reference) -> None:
-        """An installed tool that cannot be read is an error, not a reason to fetch another."""
-        try:
-            version = self.store.tools().tools.get(wanted.name)
-        except EnactError:
-            return
-        if version is not None and wanted.version in (None, version):
-            self.store.manifest(wanted.name, version)
+        if found:
+            return found if wanted.version in (None, found.version) else None
+        for broken in projection.broken:
+            if broken.name == wanted.name and wanted.version in (None, broken.version):
+                raise broken.error.with_traceback(None)
+        return None
 
     def _names(self, found: Installed, session: str | None) -> dict[str | None, str]:
         return {
@@ -311,7 +317,7 @@ class EnactService:
             raise EnactError(
                 "SESSION_REQUIRED",
                 "this server installs tools for one session, and this call belongs to none",
-                next_actions=["connect with a session or a token, or use enact__run"],
+                actions=["connect with a session or a token, or use enact__run"],
             )
         return self._sessions.store(session)
 
@@ -321,7 +327,11 @@ class EnactService:
                 "NOT_ALLOWED",
                 f"{name} was installed for everybody; a session can remove only its own tools",
                 details={"tool": name},
-                next_actions=[f"ask the user to run: fleet-agentpack tool uninstall {name}"],
+                actions=[
+                    Action.command(
+                        "tool", "uninstall", name, text="ask the user to run: {}", person="{}"
+                    )
+                ],
             )
         return EnactError.not_installed(name)
 
@@ -348,14 +358,11 @@ def _script(manifest: Manifest, wanted: Reference) -> Script | None:
 def _no_such_script(manifest: Manifest, script: str | None) -> EnactError:
     known = sorted(manifest.scripts)
     said = f"has no script {script}" if script else "has several scripts: say which"
+    runs = [f"{manifest.name}:{each}" for each in known[:5]]
     return EnactError(
         "SCRIPT_NOT_FOUND",
         f"{manifest.name} {said}",
         details={"tool": manifest.name, "scripts": known},
-        next_actions=[f"run {manifest.name}:{each}" for each in known[:5]]
+        actions=[Action("enact__run", {"tool": each}, f"run {each}", "{}") for each in runs]
         or [f"run {manifest.name} without a script"],
     )
-
-
-def _some(warnings: Any) -> Maybe[list[str]]:
-    return list(warnings) or UNKNOWN

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.settings import Settings, SettingsError
+
 Keyring = Callable[[str, str], str | None]  # a secret by service and account
 
 
@@ -16,6 +19,19 @@ class ContainerSettings:
     program: str | None = None
     global_args: tuple[str, ...] = ()
     run_args: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> ContainerSettings:
+        """The table `[enact.container]`. Raises `EnactError` for a value that cannot be used."""
+        if not settings.table("enact", "container"):
+            return cls()  # at every start: the shapes are not imported for nothing
+        from fleet_agentpack.config import ContainerTable
+
+        try:
+            table = settings.read_table(ContainerTable, "enact", "container")
+        except SettingsError as error:
+            raise EnactError.config_invalid("config.toml", str(error)) from error
+        return cls(table.program, table.global_args, table.run_args)
 
 
 @dataclass(frozen=True)
@@ -31,6 +47,20 @@ class EnactSettings:
     container: ContainerSettings = field(default_factory=ContainerSettings)
     session_scope: bool = False
     keyring: Keyring | None = None  # None: the system's own
+
+    @classmethod
+    def of(cls, settings: Settings) -> EnactSettings:
+        """What concerns this domain. Raises `EnactError` for a wrong `[enact.container]`."""
+        return cls(
+            home=settings.home,
+            cwd=settings.cwd,
+            cache=settings.directories.cache,
+            state=settings.directories.state,
+            environ=settings.environ,
+            config=settings.directories.config,
+            container=ContainerSettings.of(settings),
+            session_scope=settings.http.install_scope == "session",
+        )
 
     @property
     def root(self) -> Path:

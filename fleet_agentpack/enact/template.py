@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from fleet_agentpack.enact import codewords
+from fleet_agentpack.enact import injection
 
 _BRACES = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
 _DOLLAR = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)(:raw)?\}")
@@ -48,7 +48,7 @@ def check(command: str, known: Collection[str] = ()) -> None:
     words = _words(command)
     if not words:
         raise TemplateError("the command is empty")
-    code = [*codewords.in_words(words), *codewords.in_shell(_as_shell_text(command, known))]
+    code = [*injection.in_words(words), *injection.in_shell(_as_shell_text(command, known))]
     for text in code:
         if _has_placeholder(text, known):
             raise TemplateError(

@@ -9,7 +9,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
+from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.dynamic import DynamicTool
@@ -25,7 +25,13 @@ from fleet_agentpack.wire.replies import Reply
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.projection import Projected, Projection
-    from fleet_agentpack.enact.runner import RunResult
+    from fleet_agentpack.enact.results import (
+        ChangeResult,
+        LearnResult,
+        RunResult,
+        SearchResult,
+        ToolList,
+    )
     from fleet_agentpack.enact.service import EnactService
 
 ToolName = Annotated[str, Field(description="Tool name (e.g., 'alice/utils/weather')")]
@@ -37,9 +43,10 @@ META_KEY = "fleet-agentpack/run"
 
 def open_service(settings: Settings) -> "EnactService":
     """The service for this user, this directory and this configuration."""
-    from fleet_agentpack.enact.opening import open_enact
+    from fleet_agentpack.enact.service import EnactService
+    from fleet_agentpack.enact.settings import EnactSettings
 
-    return open_enact(settings)
+    return EnactService(EnactSettings.of(settings))
 
 
 class InstalledTools:
@@ -92,7 +99,7 @@ def enact__search(
     enact: "EnactService" = Depends(mcp.service),
     query: Annotated[str, Field(description="Search query (keywords, descriptions, or tags)")],
     limit: Annotated[float, Field(description="Maximum results to return")] = 10,
-) -> Any:
+) -> "SearchResult":
     """Search the Enact registry for tools. Returns matching tools with descriptions."""
     return enact.search(query, limit)
 
@@ -104,8 +111,8 @@ def enact__learn(
     call: Call = CurrentCall(),
     tool: ToolName,
     version: ToolVersion = None,
-) -> Any:
-    """Get documentation for a tool. Returns the full enact.md content including usage instructions."""  # noqa: E501 - the seed's words
+) -> "LearnResult":
+    """Get documentation for a tool. Returns the full enact.md content including usage instructions."""  # noqa: E501 - the contract's words
     return enact.learn(tool, version, call.session)
 
 
@@ -116,8 +123,8 @@ def enact__install(
     call: Call = CurrentCall(),
     tool: ToolName,
     version: ToolVersion = None,
-) -> Any:
-    """Install a tool globally. After installation, the tool becomes available as a callable MCP tool."""  # noqa: E501 - the seed's words
+) -> "ChangeResult":
+    """Install a tool globally. After installation, the tool becomes available as a callable MCP tool."""  # noqa: E501 - the contract's words
     result = enact.install(tool, version, call.session, call.report)
     call.tools_changed()
     return result
@@ -129,7 +136,7 @@ def enact__uninstall(
     enact: "EnactService" = Depends(mcp.service),
     call: Call = CurrentCall(),
     tool: Annotated[str, Field(description="Tool name to uninstall")],
-) -> Any:
+) -> "ChangeResult":
     """Uninstall a globally installed tool."""
     result = enact.uninstall(tool, call.session)
     call.tools_changed()
@@ -140,7 +147,7 @@ def enact__uninstall(
 def enact__list(
     enact: "EnactService" = Depends(mcp.service),
     call: Call = CurrentCall(),
-) -> Any:
+) -> "ToolList":
     """List all globally installed tools. These are the tools available for direct execution."""
     return enact.installed(call.session)
 
@@ -157,11 +164,9 @@ def enact__run(
     args: Annotated[
         dict[str, Any] | None, Field(description="Arguments to pass to the tool")
     ] = None,
-) -> Any:
-    """Run any tool by name, even if not installed. For installed tools, prefer calling them directly."""  # noqa: E501 - the seed's words
-    result = enact.run(tool, args, call.session, call.report)
-    warnings = list(result.warnings) or UNKNOWN
-    return {"output": result.output, **_facts(result), "warnings": warnings}
+) -> "RunResult":
+    """Run any tool by name, even if not installed. For installed tools, prefer calling them directly."""  # noqa: E501 - the contract's words
+    return enact.run(tool, args, call.session, call.report)
 
 
 def _describe(enact: "EnactService", tool: "Projected") -> DynamicTool:
@@ -206,15 +211,9 @@ def _annotations(
 def _reply(result: "RunResult") -> Reply:
     """The tool's own output as the result; how it ran is beside it."""
     output = result.output
+    ran = {key: getattr(result, key) for key in ("exit_code", "duration_ms", "provider")}
+    facts = {META_KEY: ran}
     if isinstance(output, str):
-        return Reply(output, {"text": output}, {META_KEY: _facts(result)})
+        return Reply(output, {"text": output}, facts)
     structured = output if isinstance(output, dict) else {"result": output}
-    return Reply(to_text(jsonable(structured)), structured, {META_KEY: _facts(result)})
-
-
-def _facts(result: "RunResult") -> dict[str, Any]:
-    return {
-        "exit_code": result.exit_code,
-        "duration_ms": result.duration_ms,
-        "provider": result.provider,
-    }
+    return Reply(to_text(jsonable(structured)), structured, facts)

@@ -9,7 +9,9 @@ from dataclasses import replace
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import is_name
 from fleet_agentpack.enact.statefiles import McpFile
+from fleet_agentpack.kit.actions import Action
 
+_CREATE = Action.command("mcp", "toolset", "create", "NAME", text="create one with: {}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 
 
@@ -43,7 +45,7 @@ def create(state: McpFile, name: str, installed: Mapping[str, str]) -> McpFile:
             "TOOLSET_EXISTS",
             f"there is already a toolset {name}",
             details={"toolset": name},
-            next_actions=["choose another name, or delete it first"],
+            actions=["choose another name, or delete it first"],
         )
     return replace(state, toolsets=_with(state, name, tuple(installed)))
 
@@ -73,7 +75,7 @@ def remove(state: McpFile, name: str, tool: str) -> McpFile:
             "NOT_IN_TOOLSET",
             f"{tool} is not in the toolset {name}",
             details={"toolset": name, "tool": tool, "tools": list(members)},
-            next_actions=[f"choose one of {', '.join(members)}" if members else "it is empty"],
+            actions=[f"choose one of {', '.join(members)}" if members else "it is empty"],
         )
     return replace(state, toolsets=_with(state, name, tuple(e for e in members if e != tool)))
 
@@ -92,11 +94,7 @@ def _members(state: McpFile, name: str) -> tuple[str, ...]:
             "TOOLSET_NOT_FOUND",
             f"there is no toolset {name}",
             details={"toolset": name, "toolsets": known},
-            next_actions=[
-                f"choose one of {', '.join(known)}"
-                if known
-                else "make one with: fleet-agentpack mcp toolset create NAME"
-            ],
+            actions=[f"choose one of {', '.join(known)}" if known else _CREATE],
         )
     return state.toolsets[name]
 

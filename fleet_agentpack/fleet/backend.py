@@ -1,22 +1,23 @@
-"""What an engine has to offer; the service knows nothing else of Coder or of this machine."""
+"""What an engine has to offer; the service knows nothing else about Coder or this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
-from fleet_agentpack.fleet.models import Glance, Line, Order, Project, Role, Sighting, Task
+from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
+from fleet_agentpack.fleet.results import Project, Role
 
-# How far a long call is: done, total when known, and what is happening.
+# How far a long call has got: done, total if known, and what is happening.
 Progress = Callable[[float, float | None, str], None]
 
 
 class Catalogue(Protocol):
-    """What agents can be made of."""
+    """What agents can be created for."""
 
     @property
-    def without_projects(self) -> str:
-        """What to tell whoever finds no projects."""
+    def no_projects_hint(self) -> str:
+        """What to do when there are no projects."""
 
     async def projects(self) -> list[Project]:
         """Every project that an agent can be created for."""
@@ -26,39 +27,39 @@ class Catalogue(Protocol):
 
 
 class Workspaces(Protocol):
-    """Agents as such: made, seen, removed. Raises 404 for anything that is not an agent."""
+    """Agents are created, found and deleted. Raises 404 for anything that is not an agent."""
 
-    async def all(self) -> list[Glance]:
-        """Every agent, as far as one look at the whole fleet tells."""
+    async def agents(self) -> list[ListedAgent]:
+        """Every agent, as far as one list of the whole fleet tells."""
 
-    async def look(self, name: str, *, closely: bool) -> Sighting:
-        """One agent by its name in any case; closely: its metadata and its own word as well."""
+    async def find(self, name: str, *, detailed: bool) -> AgentSnapshot:
+        """One agent by name, ignoring case; detailed: with its metadata and activity."""
 
-    async def create(self, order: Order, report: Progress) -> Sighting:
-        """Make an agent and wait until it is ready."""
+    async def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
+        """Create an agent and wait until it is ready."""
 
-    async def delete(self, seen: Sighting, report: Progress) -> str | None:
-        """Remove an agent, whatever it does; returns what the caller should know of it."""
+    async def delete(self, agent: AgentSnapshot, report: Progress) -> str | None:
+        """Delete an agent, even a busy one; returns a note about the work that was kept."""
 
 
-class Work(Protocol):
-    """Agents at work."""
+class Tasks(Protocol):
+    """Agents are given tasks."""
 
-    async def ask(self, seen: Sighting) -> Sighting:
-        """The same agent with its own word on whether it works."""
+    async def with_activity(self, agent: AgentSnapshot) -> AgentSnapshot:
+        """The same agent, having asked it whether it is working."""
 
-    async def send(self, seen: Sighting, task: Task) -> None:
-        """Give an agent a task. Raises 409 when it is at work."""
+    async def send(self, agent: AgentSnapshot, task: Task) -> None:
+        """Give an agent a task. Raises 409 when it is working already."""
 
-    async def interrupt(self, seen: Sighting, task: Task) -> None:
-        """Stop what an agent does and wait until it is idle."""
+    async def interrupt(self, agent: AgentSnapshot, task: Task) -> None:
+        """Stop an agent's task and wait until it is idle."""
 
-    async def transcript(self, seen: Sighting) -> list[Line]:
+    async def messages(self, agent: AgentSnapshot) -> list[Message]:
         """What was said, oldest first."""
 
 
-class Backend(Catalogue, Workspaces, Work, Protocol):
+class Backend(Catalogue, Workspaces, Tasks, Protocol):
     """An engine: Coder, or this machine."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from fleet_agentpack.console.terminal import Paint, ask, is_attended, printable, table
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.kit.files import UnreadableError, read_text
-from fleet_agentpack.kit.results import jsonable, to_text
+from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
 from fleet_agentpack.settings import Settings
 
 if TYPE_CHECKING:
+    from fleet_agentpack.fleet import results
     from fleet_agentpack.fleet.service import FleetService
 
 Action = Callable[["FleetService", argparse.Namespace], Awaitable[Any]]
@@ -113,14 +114,14 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _print(result: Any, arguments: argparse.Namespace) -> None:
+def _print(result: object, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(to_text(jsonable(result)), flush=True)
         return
-    paint = Paint.for_stream(sys.stdout)
     start = CLEAR if arguments.watch and sys.stdout.isatty() else ""
-    print(start + arguments.show(jsonable(result), paint), flush=True)
-    for warning in jsonable(result).get("warnings", []):
+    print(start + arguments.show(result, Paint.for_stream(sys.stdout)), flush=True)
+    warnings = getattr(result, "warnings", UNKNOWN)
+    for warning in () if warnings is UNKNOWN else warnings:
         print(f"warning: {printable(warning)}", file=sys.stderr)
 
 
@@ -128,136 +129,133 @@ def _progress(_done: float, _total: float | None, text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
-async def _list(fleet: FleetService, _: argparse.Namespace) -> Any:
+async def _list(fleet: FleetService, _: argparse.Namespace) -> results.AgentList:
     return await fleet.agents()
 
 
-async def _show(fleet: FleetService, arguments: argparse.Namespace) -> Any:
+async def _show(fleet: FleetService, arguments: argparse.Namespace) -> results.AgentShown:
     return await fleet.show(arguments.agent)
 
 
-async def _create(fleet: FleetService, arguments: argparse.Namespace) -> Any:
+async def _create(fleet: FleetService, arguments: argparse.Namespace) -> results.AgentCreated:
     spec = arguments.spec
     if arguments.spec_file:
         try:
             spec = read_text(arguments.spec_file)
         except (OSError, UnreadableError) as error:
-            raise FleetError.bad_request(f"The spec cannot be read: {error}") from error
+            raise FleetError.bad_request(f"The spec file cannot be read: {error}") from error
     return await fleet.create(arguments.name, arguments.project, arguments.role, spec, _progress)
 
 
-async def _start(fleet: FleetService, arguments: argparse.Namespace) -> Any:
+async def _start(fleet: FleetService, arguments: argparse.Namespace) -> results.TaskStarted:
     return await fleet.start(arguments.agent, " ".join(arguments.task))
 
 
-async def _stop(fleet: FleetService, arguments: argparse.Namespace) -> Any:
+async def _stop(fleet: FleetService, arguments: argparse.Namespace) -> results.TaskStopped:
     return await fleet.stop(arguments.agent)
 
 
-async def _delete(fleet: FleetService, arguments: argparse.Namespace) -> Any:
+async def _delete(
+    fleet: FleetService, arguments: argparse.Namespace
+) -> results.AgentDeleted | results.DeletionDeclined:
     if not arguments.yes and not await _confirmed(arguments.agent):
-        return {"message": "Nothing was deleted"}
+        from fleet_agentpack.fleet.results import DeletionDeclined
+
+        return DeletionDeclined()
     return await fleet.delete(arguments.agent, _progress)
 
 
 async def _confirmed(agent: str) -> bool:
     if not is_attended():
-        raise FleetError.bad_request("Nobody can be asked here; pass --yes to delete the agent.")
+        raise FleetError.bad_request("Not a terminal: pass --yes to confirm.")
     question = f"Delete agent '{printable(agent)}' and its workspace?"
     return await asyncio.to_thread(ask, question, sys.stderr)
 
 
-async def _history(fleet: FleetService, arguments: argparse.Namespace) -> Any:
+async def _history(fleet: FleetService, arguments: argparse.Namespace) -> results.TaskHistory:
     return await fleet.history(arguments.agent, arguments.page, arguments.page_size)
 
 
-async def _roles(fleet: FleetService, arguments: argparse.Namespace) -> Any:
+async def _roles(fleet: FleetService, arguments: argparse.Namespace) -> results.RoleList:
     return await fleet.roles(arguments.project)
 
 
-async def _projects(fleet: FleetService, _: argparse.Namespace) -> Any:
+async def _projects(fleet: FleetService, _: argparse.Namespace) -> results.ProjectList:
     return await fleet.projects()
 
 
-async def _logs(fleet: FleetService, arguments: argparse.Namespace) -> Any:
-    from fleet_agentpack.fleet.models import timestamp
-
-    return {
-        "lines": [
-            {"who": line.who, "text": line.text, "at": line.at and timestamp(line.at)}
-            for line in await fleet.transcript(arguments.agent)
-        ]
-    }
+async def _logs(fleet: FleetService, arguments: argparse.Namespace) -> results.Transcript:
+    return await fleet.transcript(arguments.agent)
 
 
-def _agents_table(result: Any, paint: Paint) -> str:
+def _agents_table(result: results.AgentList, paint: Paint) -> str:
     rows = [
-        [
-            printable(row["name"]),
-            _coloured(row["status"], paint),
-            printable(row["current_task"] or ""),
-        ]
-        for row in result["agents"]
+        [printable(row.name), _coloured(row.status, paint), printable(row.current_task or "")]
+        for row in result.agents
     ]
     return table(["AGENT", "STATUS", "TASK"], rows, paint) if rows else "No agents."
 
 
-def _agent_text(result: Any, paint: Paint) -> str:
-    agent = result["agent"]
+def _agent_text(result: results.AgentShown, paint: Paint) -> str:
+    agent = result.agent
     rows = [
-        ("status", _coloured(agent["status"], paint)),
-        *((key, printable(agent[key] or "-")) for key in ("current_task", "role", "project")),
-        *((key, agent[key]) for key in ("workspace_id", "created_at", "updated_at")),
-        *((key.removeprefix("fleet_mcp_"), printable(v)) for key, v in agent["metadata"].items()),
+        ("status", _coloured(agent.status, paint)),
+        ("current task", printable(agent.current_task or "-")),
+        ("role", printable(agent.role or "-")),
+        ("project", printable(agent.project or "-")),
+        ("workspace id", agent.workspace_id),
+        ("created at", agent.created_at),
+        ("updated at", agent.updated_at),
+        *(
+            (key.removeprefix("fleet_mcp_").replace("_", " "), printable(value))
+            for key, value in agent.metadata.items()
+        ),
     ]
-    head = paint(printable(agent["name"]), "bold")
-    return head + "\n" + "\n".join(f"  {key.replace('_', ' '):<26}{value}" for key, value in rows)
+    head = paint(printable(agent.name), "bold")
+    return head + "\n" + "\n".join(f"  {key:<26}{value}" for key, value in rows)
 
 
-def _history_table(result: Any, paint: Paint) -> str:
-    if not result["tasks"]:
-        return f"No tasks on page {result['page']} of {result['total_pages']}."
+def _history_table(result: results.TaskHistory, paint: Paint) -> str:
+    if not result.tasks:
+        return f"No tasks on page {result.page} of {result.total_pages}."
     rows = [
         [
-            row["created_at"],
-            _coloured(row["status"], paint),
-            row["source"],
-            row["completed_at"] or "",
-            printable(row["summary"]),
+            row.created_at,
+            _coloured(row.status, paint),
+            row.source,
+            row.completed_at or "",
+            printable(row.summary),
         ]
-        for row in result["tasks"]
+        for row in result.tasks
     ]
     shown = table(["CREATED", "STATUS", "SOURCE", "COMPLETED", "SUMMARY"], rows, paint)
-    return (
-        f"{shown}\npage {result['page']} of {result['total_pages']}, {result['total_count']} tasks"
-    )
+    return f"{shown}\npage {result.page} of {result.total_pages}, {result.total_count} tasks"
 
 
-def _roles_table(result: Any, paint: Paint) -> str:
+def _roles_table(result: results.RoleList, paint: Paint) -> str:
     rows = [
-        [printable(row[key]) for key in ("name", "display_name", "description")]
-        for row in result["roles"]
+        [printable(cell) for cell in (row.name, row.display_name, row.description)]
+        for row in result.roles
     ]
     return table(["ROLE", "NAME", "DESCRIPTION"], rows, paint) if rows else "No roles."
 
 
-def _projects_table(result: Any, paint: Paint) -> str:
+def _projects_table(result: results.ProjectList, paint: Paint) -> str:
     rows = [
-        [printable(row[key]) for key in ("name", "template_name", "description")]
-        for row in result["projects"]
+        [printable(cell) for cell in (row.name, row.template_name, row.description)]
+        for row in result.projects
     ]
     return table(["PROJECT", "TEMPLATE", "DESCRIPTION"], rows, paint) if rows else "No projects."
 
 
-def _lines(result: Any, paint: Paint) -> str:
+def _lines(result: results.Transcript, paint: Paint) -> str:
     return "\n".join(
-        f"{paint(row['at'] or row['who'], 'dim')} {printable(row['text'])}"
-        for row in result["lines"]
+        f"{paint(line.at or line.who, 'dim')} {printable(line.text)}" for line in result.lines
     )
 
 
-def _message(result: Any, paint: Paint) -> str:
-    return paint(printable(result["message"]), "green")
+def _message(result: results.AgentCreated, paint: Paint) -> str:
+    return paint(printable(result.message), "green")
 
 
 def _coloured(status: str, paint: Paint) -> str:

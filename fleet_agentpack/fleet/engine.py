@@ -2,50 +2,103 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.fleet.backend import Backend
+from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.models import Source
-from fleet_agentpack.fleet.options import choose_engine, coder_access, fleet_table
+from fleet_agentpack.fleet.options import (
+    TOKEN_VARIABLE,
+    choose_engine,
+    coder_access,
+    fleet_table,
+)
+from fleet_agentpack.fleet.roles import STANDARD_ROLES, Persona
 from fleet_agentpack.fleet.service import FleetService
+from fleet_agentpack.kit.paths import expand_home
 
 if TYPE_CHECKING:
-    from fleet_agentpack.config import FleetTable
+    from fleet_agentpack.config import FleetTable, RoleTable
+    from fleet_agentpack.fleet.local.git import Git
     from fleet_agentpack.settings import Settings
+
+# Agents' programs do not inherit these: they have accounts of their own.
+OUR_SECRETS = (TOKEN_VARIABLE, "FLEET_AGENTPACK_TOKEN")
 
 
 def open_fleet(settings: Settings, source: Source) -> FleetService:
     """The fleet service as configured. Raises 503 for settings that cannot be used."""
     table = fleet_table(settings)
-    backend: Backend
-    if choose_engine(settings, table) == "coder":
-        backend = _coder(settings, table)
-    else:
-        backend = _local(settings, table)
-    ledger = Ledger(settings.directories.state / "fleet.db")
-    return FleetService(backend, ledger, source=source)
+    open_backend = _coder if choose_engine(settings, table) == "coder" else _local
+    backend = open_backend(settings, table)
+    return FleetService(backend, Ledger(settings.directories.state / "fleet.db"), source=source)
 
 
 def _coder(settings: Settings, table: FleetTable) -> Backend:
-    from fleet_agentpack.fleet.coder.backend import CoderBackend, Patience
+    from fleet_agentpack.fleet.coder.backend import CoderBackend, Timeouts
     from fleet_agentpack.fleet.coder.client import CoderClient
-    from fleet_agentpack.fleet.coder.projects import Names
+    from fleet_agentpack.fleet.coder.projects import CoderNames
     from fleet_agentpack.fleet.coder.transport import Connection
 
     access, coder = coder_access(settings), table.coder
-    names = Names(
-        role_parameter=coder.role_parameter or Names.role_parameter,
+    names = CoderNames(
+        role_parameter=coder.role_parameter or CoderNames.role_parameter,
         spec_parameter=coder.spec_parameter,
         app_slug=coder.app_slug,
         projects=coder.projects,
     )
-    patience = Patience(create_s=table.create_timeout_s)
-    client = CoderClient(Connection(access.url, access.token))
-    return CoderBackend(client, names, patience=patience)
+    timeouts = Timeouts(create_s=table.create_timeout_s)
+    return CoderBackend(CoderClient(Connection(access.url, access.token)), names, timeouts=timeouts)
 
 
 def _local(settings: Settings, table: FleetTable) -> Backend:
-    from fleet_agentpack.fleet.local.opening import open_local
+    if os.name == "nt":
+        raise FleetError.unavailable(
+            "Agents cannot run on Windows itself; set CODER_URL and CODER_SESSION_TOKEN to run"
+            " them in Coder."
+        )
+    from fleet_agentpack.fleet.local.agents import AgentFolders
+    from fleet_agentpack.fleet.local.backend import LocalBackend
+    from fleet_agentpack.fleet.local.git import Git
+    from fleet_agentpack.fleet.local.programs import DEFAULT_PROGRAM, load_programs
+    from fleet_agentpack.fleet.local.projects import LocalProjects
+    from fleet_agentpack.fleet.local.worktree import WorkingCopies
 
-    return open_local(settings, table)
+    environ = {name: value for name, value in settings.environ.items() if name not in OUR_SECRETS}
+    state, data = settings.directories.state, settings.directories.data
+    git = Git(environ)
+    roles = tuple(_persona(name, row) for name, row in table.roles.items())
+    return LocalBackend(
+        LocalProjects(_paths(settings, table, git), roles or STANDARD_ROLES),
+        load_programs(table.programs),
+        table.program or DEFAULT_PROGRAM,
+        AgentFolders(state / "agents"),
+        WorkingCopies(data / "agents", data / "kept", state / "locks", git),
+        environ,
+    )
+
+
+def _paths(settings: Settings, table: FleetTable, git: Git) -> dict[str, Path]:
+    """The configured projects; without any, the repository of the working directory."""
+    if table.projects:
+        return {name: _path(settings, name, row.path) for name, row in table.projects.items()}
+    repository = git.repository_of(settings.cwd)
+    return {repository.name: repository} if repository else {}
+
+
+def _path(settings: Settings, name: str, path: str) -> Path:
+    expanded = expand_home(path, settings.home)
+    if not expanded.is_absolute():
+        raise FleetError.unavailable(
+            f"{settings.config_path}: fleet.projects.{name}.path must be absolute."
+        )
+    return expanded
+
+
+def _persona(name: str, row: RoleTable) -> Persona:
+    title, description = row.display_name or name, row.description or ""
+    prompt = row.prompt or f"You are the {title}. {description}"
+    return Persona(name, title, description, prompt)

@@ -1,10 +1,11 @@
-"""The one error of this domain and its four kinds, as seed 003 writes them."""
+"""The one error of this domain and the four kinds that the contract has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
+from fleet_agentpack.kit.actions import Action, Commands
 from fleet_agentpack.kit.errors import AppError, Problem
 
 Kind = Literal["bad_request", "not_found", "conflict", "unavailable"]
@@ -20,50 +21,75 @@ STATUS: dict[Kind, int] = {
 class FleetError(AppError):
     """An expected failure of a fleet call: what happened and what to do next."""
 
-    def __init__(self, kind: Kind, message: str, **details: Any) -> None:
-        super().__init__(message)
+    commands: ClassVar[Commands] = {
+        "list_agents": "fleet list",
+        "list_agent_projects": "fleet projects",
+        "show_agent": "fleet show {agent_name}",
+        "show_agent_task_history": "fleet history {agent_name}",
+        "stop_agent_task": "fleet stop {agent_name}",
+        "delete_agent": "fleet delete {agent_name}",
+    }
+
+    def __init__(self, kind: Kind, message: str, *actions: Action, **details: object) -> None:
+        super().__init__(message, actions=actions)
         self.kind = kind
         self.details = {"status": STATUS[kind], **details}
 
     def payload(self) -> dict[str, Any]:
-        """The seed's `{error, message, details}`."""
-        return {"error": self.kind, "message": str(self), "details": self.details}
+        """The contract's `{error, message, details}`; the message ends with what to do."""
+        message = " ".join([str(self), *(action.for_agent() for action in self.actions)])
+        return {"error": self.kind, "message": message, "details": self.details}
 
     @classmethod
-    def bad_request(cls, message: str, **details: Any) -> Self:
-        """400: the caller has to ask for something else."""
-        return cls("bad_request", message, **details)
+    def bad_request(cls, message: str, *actions: Action, **details: object) -> Self:
+        """400: the request itself is wrong."""
+        return cls("bad_request", message, *actions, **details)
 
     @classmethod
-    def not_found(cls, message: str, **details: Any) -> Self:
-        """404: what was named is not there."""
-        return cls("not_found", message, **details)
+    def not_found(cls, message: str, *actions: Action, **details: object) -> Self:
+        """404: there is nothing of that name."""
+        return cls("not_found", message, *actions, **details)
 
     @classmethod
-    def conflict(cls, message: str, **details: Any) -> Self:
-        """409: not now."""
-        return cls("conflict", message, **details)
+    def conflict(cls, message: str, *actions: Action, **details: object) -> Self:
+        """409: not possible now, perhaps later."""
+        return cls("conflict", message, *actions, **details)
 
     @classmethod
-    def unavailable(cls, message: str, **details: Any) -> Self:
-        """503: the engine cannot do it."""
-        return cls("unavailable", message, **details)
+    def unavailable(cls, message: str, *actions: Action, **details: object) -> Self:
+        """503: the engine is missing, misconfigured or failing."""
+        return cls("unavailable", message, *actions, **details)
 
     @classmethod
     def no_such_agent(cls, name: str) -> Self:
         """404 for an agent that is not in the fleet."""
         return cls.not_found(
-            f"There is no agent called '{name[:80]}'; list_agents shows the names.",
+            f"There is no agent called '{name[:80]}'.",
+            Action("list_agents", text="Call {} to see the names.", person="{}"),
             agent_name=name[:80],
         )
 
     @classmethod
-    def no_such_project(cls, project: str, known: Sequence[str] = ()) -> Self:
+    def no_such_project(cls, project: str, known: Sequence[str]) -> Self:
         """404 for a project without a template; `create_agent` makes a 400 of it."""
         offer = f" Known projects: {', '.join(known)}." if known else ""
         return cls.not_found(
-            f"There is no project called '{project[:80]}'.{offer or ' See list_agent_projects.'}",
-            project=project[:80],
+            f"There is no project called '{project[:80]}'.{offer}", project=project[:80]
+        )
+
+    @classmethod
+    def busy(cls, name: str, task: str = "", /, **details: object) -> Self:
+        """409 for a task to an agent that has one."""
+        return cls.conflict(
+            f"Agent '{name}' already has a running task{task and f': {task}'}.",
+            Action(
+                "stop_agent_task",
+                {"agent_name": name},
+                "Wait until it ends, or call {}.",
+                person="wait until it ends, or run: {}",
+            ),
+            agent_name=name,
+            **details,
         )
 
     @classmethod
@@ -82,4 +108,4 @@ class FleetError(AppError):
 
 
 class UnconfirmedError(FleetError):
-    """503: a message was sent, and nobody knows whether it arrived."""
+    """503: a message was sent, but it is not known whether it arrived."""

@@ -48,7 +48,7 @@ class Ledger:
             return _open_tasks(db)
 
     def open_tasks_at_once(self) -> dict[str, Task] | None:
-        """The same for a caller that must not wait; None when that would take waiting.
+        """The same without ever blocking; None when the database is closed or in use.
 
         Readers never wait for other processes' writes (WAL), only for our own threads.
         """
@@ -93,7 +93,7 @@ class Ledger:
             db.execute("DELETE FROM tasks WHERE id = ? AND status = 'pending'", [task_id])
 
     def confirm(self, task_id: str, started_at: datetime) -> Task:
-        """The agent has accepted a claimed task; what was reported of it meanwhile stands."""
+        """The agent has accepted a claimed task; a status reported meanwhile is kept."""
         return self._change(
             task_id,
             lambda task: (
@@ -104,18 +104,18 @@ class Ledger:
         )
 
     def doubt(self, task_id: str, at: datetime) -> Task:
-        """Nobody knows whether a claimed task reached its agent; the next look will tell."""
+        """It is unknown whether a claimed task arrived; the agent's next snapshot will tell."""
         return self._change(
             task_id,
             lambda task: replace(task, started_at=at) if task.status == "pending" else task,
         )
 
-    def ask_to_stop(self, task_id: str, requested: bool) -> Task:
-        """Note that a pause of this task's agent is our doing, or that it is not after all."""
+    def request_stop(self, task_id: str, requested: bool) -> Task:
+        """Note that a stop of this task was requested, or that the request failed."""
         return self._change(task_id, lambda task: replace(task, stop_requested=requested))
 
     def finish(self, task_id: str, status: TaskStatus, at: datetime) -> Task:
-        """End a task, whatever was reported of it."""
+        """End a task, whatever was reported about it."""
         return self._change(
             task_id,
             lambda task: replace(
@@ -128,7 +128,7 @@ class Ledger:
         )
 
     def relabel(self, tasks: Sequence[Task]) -> None:
-        """Keep a better knowledge of who started tasks."""
+        """Correct who started these tasks."""
         with self._writing() as db:
             for task in tasks:
                 db.execute("UPDATE tasks SET source = ? WHERE id = ?", [task.source, task.id])
@@ -153,7 +153,7 @@ class Ledger:
         with self._writing() as db:
             row = db.execute(f"{_SELECT} WHERE id = ?", [task_id]).fetchone()
             if row is None:
-                raise FleetError.unavailable(f"Task {task_id} has gone from the ledger.")
+                raise FleetError.unavailable(f"Task {task_id} is no longer in the ledger.")
             task = change(_task(row))
             _upsert(db, task)
         return task
@@ -187,7 +187,7 @@ class Ledger:
                 check_same_thread=False,
             )
             try:
-                # Several connections that turn a new file to WAL at once lock each other out.
+                # Connections that switch a new file to WAL at the same time lock each other out.
                 with file_lock(self._path.with_name(f"{self._path.name}.lock")):
                     db.execute("PRAGMA journal_mode = WAL")
                     db.execute("PRAGMA synchronous = NORMAL")
@@ -224,9 +224,9 @@ def _insert(db: sqlite3.Connection, task: Task) -> None:
 
 
 def _upsert(db: sqlite3.Connection, task: Task) -> None:
-    """Add or change a task, unless it would be a second open one: then it waits for the next look.
+    """Add or change a task, unless it would be a second open one: then it waits for next time.
 
-    A replaced row would lose a unique clash silently, hence the update and the insert.
+    `INSERT OR REPLACE` would silently delete the row it clashes with, hence update and insert.
     """
     settings = ", ".join(f"{name} = ?" for name in COLUMNS)
     try:
@@ -241,7 +241,7 @@ def _upsert(db: sqlite3.Connection, task: Task) -> None:
             raise
 
 
-def _row(task: Task) -> list[Any]:
+def _row(task: Task) -> list[object]:
     return [
         _written(getattr(task, name)) if name in _TIMES else getattr(task, name) for name in COLUMNS
     ]

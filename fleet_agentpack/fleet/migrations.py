@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class NewerLedgerError(RuntimeError):
-    """The ledger was written by a later version of this package."""
+    """The ledger was written by a newer version of this package."""
 
 
 def _tasks(db: sqlite3.Connection) -> None:
@@ -33,7 +33,7 @@ def _tasks(db: sqlite3.Connection) -> None:
         """
     )
     db.execute("CREATE INDEX tasks_by_agent ON tasks (workspace_id, created_at DESC)")
-    # The rule of the fleet, held by the database: an agent does one thing at a time.
+    # The database itself enforces that an agent has one open task at a time.
     db.execute(
         "CREATE UNIQUE INDEX one_open_task ON tasks (workspace_id)"
         " WHERE status IN ('pending', 'running')"
@@ -49,9 +49,9 @@ def migrate(db: sqlite3.Connection) -> None:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        done = _version(db)  # again, now that nobody else can be migrating
+        done = _version(db)  # again, now that no other process can be migrating
         if done > len(STEPS):
-            raise NewerLedgerError("it was written by a later version of fleet-agentpack")
+            raise NewerLedgerError("it was written by a newer version of fleet-agentpack")
         for step in STEPS[done:]:
             step(db)
         db.execute(f"PRAGMA user_version = {len(STEPS)}")

@@ -1,44 +1,22 @@
-"""What the fleet talks about: agents as seen, tasks as kept, and the results the seed contracts."""
+"""What the fleet keeps track of: agents as their engine sees them, tasks as the ledger has them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from fleet_agentpack.kit.results import UNKNOWN, Maybe
-
-AgentStatus = Literal["busy", "idle", "offline"]
 TaskStatus = Literal["pending", "running", "completed", "failed", "stopped"]
 Source = Literal["agent", "human", "ai_controller"]
 Ending = Literal["completed", "failed", "idle"]
+Activity = Literal["running", "stable"]
 
 SUMMARY_LENGTH = 200
 
 
 @dataclass(frozen=True)
-class Project:
-    """Something agents can work on."""
-
-    name: str
-    display_name: str
-    description: str
-    template_id: str
-    template_name: str
-
-
-@dataclass(frozen=True)
-class Role:
-    """A persona that an agent can be created with."""
-
-    name: str
-    display_name: str
-    description: str
-
-
-@dataclass(frozen=True)
-class Order:
+class NewAgent:
     """What `create_agent` asks of an engine."""
 
     name: str
@@ -48,8 +26,8 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Report:
-    """One word of an agent about itself."""
+class StatusReport:
+    """One report of an agent about itself."""
 
     id: str
     state: str
@@ -59,7 +37,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Episode:
-    """A stretch of work as the agent itself reported it, with the engine's own clock."""
+    """A stretch of work as the agent itself reported it, by the engine's own clock."""
 
     key: str
     opened_at: datetime
@@ -72,7 +50,7 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Sighting:
+class AgentSnapshot:
     """One agent as its engine saw it at one moment."""
 
     workspace_id: str
@@ -80,30 +58,30 @@ class Sighting:
     project: str
     created_at: datetime
     updated_at: datetime
-    looked_at: datetime  # our clock, when the look began
-    build: str  # tasks die with the build they were started in
+    taken_at: datetime  # our clock, before the engine was asked
+    build: str  # a task ends with the build it was started in
     alive: bool  # whether that build can still be working
     online: bool
-    state: str  # the engine's own word for the workspace's state
+    state: str  # the engine's own name for the workspace's state
     handle: Any  # the engine's own object, for its own use
     role: str = ""
     spec: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     episodes: tuple[Episode, ...] = ()
-    reported_at: datetime | None = None  # the newest report, on the engine's clock
-    last_word: Report | None = None  # outlives the build in which it was said
-    activity: Literal["running", "stable"] | None = None  # the agent's own word, when asked
+    reported_at: datetime | None = None  # the newest report, by the engine's clock
+    last_report: StatusReport | None = None  # outlives the build that it was made in
+    activity: Activity | None = None  # None: the agent was not asked
     warnings: tuple[str, ...] = ()
 
 
-class Glance(NamedTuple):
-    """One agent as a look over the whole fleet shows it; cheap, since fleets are large."""
+class ListedAgent(NamedTuple):
+    """One agent in a list of the whole fleet; cheap, because fleets are large."""
 
     workspace_id: str
     name: str
     online: bool
-    mark: object  # differs as soon as there is news for the ledger
-    sighting: Callable[[], Sighting]
+    fingerprint: object  # differs as soon as there is news for the ledger
+    snapshot: Callable[[], AgentSnapshot]
 
 
 @dataclass(frozen=True)
@@ -133,14 +111,14 @@ class Task:
 
     @property
     def summary(self) -> str:
-        """What was asked, and how it ended when that was told."""
+        """What was asked, and the outcome if there is one."""
         asked = shorten(self.description)
         return f"{asked} → {shorten(self.outcome, 500)}" if self.outcome else asked
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of what an agent said."""
+class Message:
+    """One thing that was said to or by an agent."""
 
     who: str
     text: str
@@ -151,52 +129,3 @@ def shorten(text: str, length: int = SUMMARY_LENGTH) -> str:
     """Text on one line, cut where it gets long."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
-
-
-def timestamp(moment: datetime) -> str:
-    """The contract's form of a time: `YYYY-MM-DDTHH:MM:SSZ`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def agent_row(seen: Glance, status: AgentStatus, task: Task | None) -> dict[str, Any]:
-    """An agent as `list_agents` shows it."""
-    return {"name": seen.name, "status": status, "current_task": task.summary if task else None}
-
-
-def agent_detail(seen: Sighting, status: AgentStatus, task: Task | None) -> dict[str, Any]:
-    """An agent as `show_agent` and `create_agent` show it."""
-    return {
-        "name": seen.name,
-        "workspace_id": seen.workspace_id,
-        "status": status,
-        "role": seen.role,
-        "project": seen.project,
-        "spec": seen.spec,
-        "current_task": task.summary if task else None,
-        "created_at": timestamp(seen.created_at),
-        "updated_at": timestamp(seen.updated_at),
-        "metadata": {**seen.metadata, "fleet_mcp_agent_spec": seen.spec},
-    }
-
-
-def task_row(task: Task, *, source: bool = True, completed: bool = True) -> dict[str, Any]:
-    """A task as the history shows it."""
-    return {
-        "id": task.id,
-        "agent_name": task.agent_name,
-        "summary": task.summary,
-        "status": task.status,
-        "source": task.source if source else UNKNOWN,
-        "created_at": timestamp(task.created_at),
-        "started_at": _optional(task.started_at),
-        "completed_at": _optional(task.completed_at) if completed else UNKNOWN,
-    }
-
-
-def warned(warnings: tuple[str, ...]) -> dict[str, Maybe[list[str]]]:
-    """The one key a result may carry beyond its seed, only when there is something to say."""
-    return {"warnings": list(warnings) if warnings else UNKNOWN}
-
-
-def _optional(moment: datetime | None) -> str | None:
-    return None if moment is None else timestamp(moment)

@@ -1,15 +1,15 @@
-"""The three roles that seed 003 names, for engines that define none of their own."""
+"""The contract's three roles, for engines that define none of their own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleet_agentpack.fleet.models import Role
+from fleet_agentpack.fleet.results import Role
 
 
 @dataclass(frozen=True)
 class Persona:
-    """A role with the words that make a program play it."""
+    """A role with the prompt that makes a program play it."""
 
     name: str
     display_name: str

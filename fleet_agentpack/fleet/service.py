@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from fleet_agentpack.fleet.arguments import check_existing_name, check_new_name, plain, required
 from fleet_agentpack.fleet.backend import Backend, Progress
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
 from fleet_agentpack.fleet.ledger import Ledger, TaskOpenError
-from fleet_agentpack.fleet.models import (
-    AgentStatus,
-    Glance,
-    Line,
-    Order,
-    Sighting,
-    Source,
-    Task,
-    agent_detail,
-    agent_row,
-    task_row,
-    warned,
-)
+from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, NewAgent, Source, Task
 from fleet_agentpack.fleet.reconcile import CLAIM_S, reconcile
+from fleet_agentpack.fleet.results import (
+    AgentCreated,
+    AgentDeleted,
+    AgentDetail,
+    AgentList,
+    AgentShown,
+    AgentStatus,
+    AgentSummary,
+    DeletedAgent,
+    ProjectList,
+    RoleList,
+    RunningTask,
+    TaskHistory,
+    TaskStarted,
+    TaskStopped,
+    TaskSummary,
+    Transcript,
+    TranscriptLine,
+)
+from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.results import UNKNOWN
 
 MAX_PAGE_SIZE = 100
-MAX_NAME = 20
-MAX_KNOWN_NAME = 32  # Coder's limit: others may have made agents with longer names than ours
-MAX_TEXT_BYTES = 100_000  # below what one argument or variable of a process may hold
 SETTLE_S = 5.0  # how long an agent may take to notice that its work is done
 SETTLE_POLL_S = 0.25
 MESSAGE_LAG_S = 10.0  # from a message to the first report of the work it started
-
-# Coder's own rule, stricter than the seed's "alphanumeric and hyphens".
-NAME = re.compile(r"[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*\Z")
-RESERVED = ("new", "create")
 
 
 def quiet(_done: float, _total: float | None, _text: str) -> None:
@@ -51,7 +53,7 @@ def utc_now() -> datetime:
 
 
 class FleetService:
-    """Creates, lists, shows, tasks and deletes agents of one engine."""
+    """Creates, lists, shows and deletes the agents of one engine, and gives them tasks."""
 
     def __init__(
         self,
@@ -67,195 +69,183 @@ class FleetService:
         self._source = source
         self._now = now
         self._sleep = sleep
-        self._marks: dict[str, object] = {}  # workspace id → what the ledger already knows of it
+        self._fingerprints: dict[str, object] = {}  # by workspace id, as last reconciled
         self._handing_over: set[asyncio.Task[Task]] = set()
 
     async def close(self) -> None:
-        """Finish what is being handed over and let go of the engine."""
+        """Finish handing over tasks, then close the engine and the ledger."""
         if self._handing_over:
             await asyncio.wait(self._handing_over)
         await self._backend.close()
         self._ledger.close()
 
-    async def projects(self) -> dict[str, Any]:
+    async def projects(self) -> ProjectList:
         """Every project that agents can be created for."""
         found = await self._backend.projects()
-        return {"projects": found, **warned(() if found else (self._backend.without_projects,))}
+        return ProjectList(found, UNKNOWN if found else (self._backend.no_projects_hint,))
 
-    async def roles(self, project: str) -> dict[str, Any]:
+    async def roles(self, project: str) -> RoleList:
         """The roles of a project."""
-        return {"roles": await self._backend.roles(_plain(project, "project"))}
+        return RoleList(await self._backend.roles(plain(project, "project")))
 
     async def create(
         self, name: str, project: str, role: str, spec: str, report: Progress = quiet
-    ) -> dict[str, Any]:
-        """Make an agent and wait until it is ready for its first task."""
-        _check_name(name)
-        order = Order(
-            name,
-            _required(project, "project"),
-            _required(role, "role"),
-            _required(spec, "spec"),
+    ) -> AgentCreated:
+        """Create an agent and wait until it is ready for its first task."""
+        check_new_name(name)
+        new = NewAgent(
+            name, required(project, "project"), required(role, "role"), required(spec, "spec")
         )
-        seen = await self._backend.create(order, report)
-        return {
-            "agent": agent_detail(seen, "idle", None),
-            "message": f"Agent '{seen.name}' created for project '{seen.project}'",
-            **warned(seen.warnings),
-        }
+        agent = await self._backend.create(new, report)
+        return AgentCreated(
+            AgentDetail.of(agent, "idle", None),
+            f"Agent '{agent.name}' created for project '{agent.project}'",
+            agent.warnings or UNKNOWN,
+        )
 
-    async def agents(self) -> dict[str, Any]:
+    async def agents(self) -> AgentList:
         """Every agent with its status and its task."""
-        fleet = await self._backend.all()
+        fleet = await self._backend.agents()
         open_tasks = self._ledger.open_tasks_at_once()  # a thread would cost more than the read
         if open_tasks is None:
             open_tasks = await asyncio.to_thread(self._ledger.open_tasks)
         tasks: dict[str, Task | None] = {**open_tasks}
-        # Those at work are looked at each time: their claim may have run out.
-        known = self._marks.get
+        # Busy agents are reconciled each time: their claim may have run out.
+        known = self._fingerprints.get
         news = [
-            one for one in fleet if one.workspace_id in tasks or known(one.workspace_id) != one.mark
+            agent
+            for agent in fleet
+            if agent.workspace_id in tasks or known(agent.workspace_id) != agent.fingerprint
         ]
         if news:
             tasks |= await asyncio.to_thread(self._reconcile_fleet, news)
-        return {
-            "agents": [_row(one, tasks.get(one.workspace_id)) for one in fleet],
-            "total_count": len(fleet),
-        }
+        return AgentList(
+            [_summary(agent, tasks.get(agent.workspace_id)) for agent in fleet], len(fleet)
+        )
 
-    async def show(self, name: str) -> dict[str, Any]:
+    async def show(self, name: str) -> AgentShown:
         """One agent in detail."""
-        seen = await self._look(name, closely=True)
-        task = await self._reconciled(seen)
-        status = _status(seen.online, task is not None or seen.activity == "running")
-        detail = agent_detail(seen, status, task if status == "busy" else None)
-        return {"agent": detail, **warned(seen.warnings)}
+        agent = await self._find(name, detailed=True)
+        task = await self._reconciled(agent)
+        status = _status(agent.online, task is not None or agent.activity == "running")
+        detail = AgentDetail.of(agent, status, task if status == "busy" else None)
+        return AgentShown(detail, agent.warnings or UNKNOWN)
 
-    async def history(self, name: str, page: int = 1, page_size: int = 20) -> dict[str, Any]:
+    async def history(self, name: str, page: int = 1, page_size: int = 20) -> TaskHistory:
         """An agent's tasks, newest first, page by page."""
         if page < 1:
             raise FleetError.bad_request("page starts at 1.", page=page)
         size = max(1, min(page_size, MAX_PAGE_SIZE))
-        seen = await self._look(name)
-        await self._reconciled(seen)
-        found = await asyncio.to_thread(
-            self._ledger.page, seen.workspace_id, (page - 1) * size, size
+        agent = await self._find(name)
+        await self._reconciled(agent)
+        tasks, total = await asyncio.to_thread(
+            self._ledger.page, agent.workspace_id, (page - 1) * size, size
         )
-        tasks, total = await self._with_sources(seen, found[0]), found[1]
-        return {
-            "tasks": [task_row(task) for task in tasks],
-            "total_count": total,
-            "page": page,
-            "page_size": size,
-            "total_pages": -(-total // size),
-            **warned(seen.warnings),
-        }
+        return TaskHistory(
+            tasks=[TaskSummary.of(task) for task in await self._with_sources(agent, tasks)],
+            total_count=total,
+            page=page,
+            page_size=size,
+            total_pages=-(-total // size),
+            warnings=agent.warnings or UNKNOWN,
+        )
 
-    async def start(self, name: str, description: str) -> dict[str, Any]:
+    async def start(self, name: str, description: str) -> TaskStarted:
         """Give an idle agent a task."""
-        text = _required(description, "task_description")
-        seen = await self._look(name)
-        _check_online(seen)
-        seen = await self._idle(seen)
-        moment = self._now()
+        text = required(description, "task_description")
+        agent = await self._idle(_online(await self._find(name)))
         task = Task(
             id=str(uuid.uuid4()),
-            workspace_id=seen.workspace_id,
-            agent_name=seen.name,
+            workspace_id=agent.workspace_id,
+            agent_name=agent.name,
             description=text,
             status="pending",
             source=self._source,
-            created_at=moment,
-            build=seen.build,
-            reported_before=seen.reported_at,
+            created_at=self._now(),
+            build=agent.build,
+            reported_before=agent.reported_at,
         )
-        started = await self._undisturbed(self._hand_over(seen, task))
-        return {
-            "task": task_row(
-                replace(started, status="running", outcome=None), source=False, completed=False
-            ),
-            "agent_status": "busy",
-            "message": f"Task started on agent '{seen.name}'",
-        }
+        started = await self._shielded(self._hand_over(agent, task))
+        return TaskStarted(RunningTask.of(started), "busy", f"Task started on agent '{agent.name}'")
 
-    async def stop(self, name: str) -> dict[str, Any]:
-        """Interrupt what an agent is doing."""
-        seen = await self._look(name)
-        _check_online(seen)
-        seen = await self._backend.ask(seen)
-        task = await self._reconciled(seen)
-        if task is None and seen.activity == "running":
+    async def stop(self, name: str) -> TaskStopped:
+        """Interrupt the task of a busy agent."""
+        agent = await self._backend.with_activity(_online(await self._find(name)))
+        task = await self._reconciled(agent)
+        if task is None and agent.activity == "running":
             raise FleetError.not_found(
-                f"Agent '{seen.name}' is at work, but on no task that is known here.",
-                agent_name=seen.name,
+                f"Agent '{agent.name}' is working, but its task was not started here and is"
+                " unknown.",
+                agent_name=agent.name,
             )
         if task is None:
             raise FleetError.bad_request(
-                f"Agent '{seen.name}' is not busy; show_agent_task_history shows its last tasks.",
-                agent_name=seen.name,
+                f"Agent '{agent.name}' is not busy.",
+                Action(
+                    "show_agent_task_history",
+                    {"agent_name": agent.name},
+                    "Call {} to see its last tasks.",
+                    person="{}",
+                ),
+                agent_name=agent.name,
             )
-        await asyncio.to_thread(self._ledger.ask_to_stop, task.id, True)
+        await asyncio.to_thread(self._ledger.request_stop, task.id, True)
         try:
-            await self._backend.interrupt(seen, task)
+            await self._backend.interrupt(agent, task)
         except FleetError:
-            await asyncio.to_thread(self._ledger.ask_to_stop, task.id, False)
+            await asyncio.to_thread(self._ledger.request_stop, task.id, False)
             raise
         stopped = await asyncio.to_thread(self._ledger.finish, task.id, "stopped", self._now())
-        return {
-            "task": task_row(stopped),
-            "agent_status": "idle",
-            "message": f"Task stopped on agent '{seen.name}'",
-        }
+        return TaskStopped(TaskSummary.of(stopped), "idle", f"Task stopped on agent '{agent.name}'")
 
-    async def delete(self, name: str, report: Progress = quiet) -> dict[str, Any]:
-        """Remove an agent and its workspace, even a busy one."""
-        seen = await self._look(name)
-        note = await self._backend.delete(seen, report)
-        await asyncio.to_thread(self._close_open_task, seen.workspace_id)
-        message = f"Agent '{seen.name}' deleted successfully"
-        return {
-            "message": f"{message}. {note}" if note else message,
-            "deleted_agent": {"name": seen.name, "workspace_id": seen.workspace_id},
-        }
+    async def delete(self, name: str, report: Progress = quiet) -> AgentDeleted:
+        """Delete an agent and its workspace, even a busy one."""
+        agent = await self._find(name)
+        note = await self._backend.delete(agent, report)
+        await asyncio.to_thread(self._close_open_task, agent.workspace_id)
+        message = f"Agent '{agent.name}' deleted successfully"
+        return AgentDeleted(
+            f"{message}. {note}" if note else message, DeletedAgent(agent.name, agent.workspace_id)
+        )
 
-    async def transcript(self, name: str) -> list[Line]:
+    async def transcript(self, name: str) -> Transcript:
         """What an agent said, oldest first."""
-        return await self._backend.transcript(await self._look(name))
+        said = await self._backend.messages(await self._find(name))
+        return Transcript([TranscriptLine.of(message) for message in said])
 
-    async def _look(self, name: str, *, closely: bool = False) -> Sighting:
-        if len(name) > MAX_KNOWN_NAME or not NAME.match(name):
-            raise FleetError.no_such_agent(_plain(name, "agent_name"))
-        return await self._backend.look(name, closely=closely)
+    async def _find(self, name: str, *, detailed: bool = False) -> AgentSnapshot:
+        check_existing_name(name)
+        return await self._backend.find(name, detailed=detailed)
 
-    async def _idle(self, seen: Sighting) -> Sighting:
-        """The agent once it can take a task. Raises 409 when it is at work."""
-        seen = await self._backend.ask(seen)
-        task = await self._reconciled(seen)
+    async def _idle(self, agent: AgentSnapshot) -> AgentSnapshot:
+        """The agent once it can take a task. Raises 409 when it is busy."""
+        agent = await self._backend.with_activity(agent)
+        task = await self._reconciled(agent)
         if task is not None:
-            raise _busy(seen, task)
-        if seen.activity != "running":
-            return seen
-        newest = await asyncio.to_thread(self._ledger.newest, seen.workspace_id)
-        if newest is None and seen.reported_at is not None:
-            raise _busy(seen, None)
-        # The last task is over, or the agent has only just been made: AgentAPI needs a moment
-        # longer to see that it is idle than we do.
+            raise _busy(agent, task)
+        if agent.activity != "running":
+            return agent
+        newest = await asyncio.to_thread(self._ledger.newest, agent.workspace_id)
+        if newest is None and agent.reported_at is not None:
+            raise _busy(agent, None)
+        # The last task is over, or the agent was only just created: AgentAPI notices a moment
+        # later than we do that it is idle.
         deadline = self._now() + timedelta(seconds=SETTLE_S)
-        while seen.activity == "running":
+        while agent.activity == "running":
             if self._now() >= deadline:
-                raise _busy(seen, None)
+                raise _busy(agent, None)
             await self._sleep(SETTLE_POLL_S)
-            seen = await self._backend.ask(seen)
-        return seen
+            agent = await self._backend.with_activity(agent)
+        return agent
 
-    async def _hand_over(self, seen: Sighting, task: Task) -> Task:
-        """Claim the agent in the ledger, send the task, and keep what came of it."""
+    async def _hand_over(self, agent: AgentSnapshot, task: Task) -> Task:
+        """Claim the agent in the ledger, send the task, and record whether it arrived."""
         try:
             await asyncio.to_thread(self._ledger.claim, task)
         except TaskOpenError as error:
-            raise _busy(seen, None) from error
+            raise _busy(agent, None) from error
         try:
-            await self._backend.send(seen, task)
+            await self._backend.send(agent, task)
         except UnconfirmedError:
             await asyncio.to_thread(self._ledger.doubt, task.id, self._now())
             raise
@@ -264,129 +254,91 @@ class FleetService:
             raise
         return await asyncio.to_thread(self._ledger.confirm, task.id, self._now())
 
-    async def _undisturbed(self, work: Any) -> Task:
-        """Run to the end even when the caller goes away: no half-made ledger entry."""
-        running: asyncio.Task[Task] = asyncio.ensure_future(work)
+    async def _shielded(self, work: Coroutine[Any, Any, Task]) -> Task:
+        """Run to the end even if the caller is cancelled: a claim must be confirmed or released."""
+        running = asyncio.create_task(work)
         self._handing_over.add(running)
         running.add_done_callback(self._handing_over.discard)
         running.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(running)
 
-    async def _reconciled(self, seen: Sighting) -> Task | None:
-        return await asyncio.to_thread(self._reconcile, seen)
+    async def _reconciled(self, agent: AgentSnapshot) -> Task | None:
+        return await asyncio.to_thread(self._reconcile, agent)
 
-    def _reconcile(self, seen: Sighting) -> Task | None:
-        """Bring the ledger up to what was seen; returns the agent's open task."""
+    def _reconcile(self, agent: AgentSnapshot) -> Task | None:
+        """Bring the ledger up to date with an agent; returns its open task."""
         return self._ledger.adjust(
-            seen.workspace_id, seen.build, lambda tasks: reconcile(tasks, seen)
+            agent.workspace_id, agent.build, lambda tasks: reconcile(tasks, agent)
         )
 
-    def _reconcile_fleet(self, news: list[Glance]) -> dict[str, Task | None]:
+    def _reconcile_fleet(self, news: list[ListedAgent]) -> dict[str, Task | None]:
         """Bring the ledger up to date with these agents; returns their open tasks."""
         open_tasks = {}
-        for one in news:
-            open_tasks[one.workspace_id] = self._reconcile(one.sighting())
-            self._marks[one.workspace_id] = one.mark
+        for agent in news:
+            open_tasks[agent.workspace_id] = self._reconcile(agent.snapshot())
+            self._fingerprints[agent.workspace_id] = agent.fingerprint
         return open_tasks
 
-    async def _with_sources(self, seen: Sighting, tasks: list[Task]) -> list[Task]:
-        """Tell tasks that a person typed from those the agent gave itself, by the messages."""
-        if not seen.online or all(
-            task.id != task.episode or task.source != "agent" for task in tasks
-        ):
+    async def _with_sources(self, agent: AgentSnapshot, tasks: list[Task]) -> list[Task]:
+        """Tasks that follow a user's message were given by a person, not by the agent itself."""
+        unexplained = [t for t in tasks if t.id == t.episode and t.source == "agent"]
+        if not agent.online or not unexplained:
             return tasks
         try:
-            said = await self._backend.transcript(seen)
+            said = await self._backend.messages(agent)
         except FleetError:
             return tasks
-        asked = [line.at for line in said if line.who == "user" and line.at]
+        asked = [message.at for message in said if message.who == "user" and message.at]
         lag = timedelta(seconds=MESSAGE_LAG_S)
         human = [
             replace(task, source="human")
-            for task in tasks
-            if task.id == task.episode
-            and task.source == "agent"
-            and any(at <= task.created_at <= at + lag for at in asked)
+            for task in unexplained
+            if any(at <= task.created_at <= at + lag for at in asked)
         ]
         if human:
             await asyncio.to_thread(self._ledger.relabel, human)
-        better = {task.id: task for task in human}
-        return [better.get(task.id, task) for task in tasks]
+        relabelled = {task.id: task for task in human}
+        return [relabelled.get(task.id, task) for task in tasks]
 
     def _close_open_task(self, workspace_id: str) -> None:
         task = self._ledger.open_tasks().get(workspace_id)
         if task:
             self._ledger.finish(task.id, "stopped", self._now())
-        self._marks.pop(workspace_id, None)
+        self._fingerprints.pop(workspace_id, None)
 
 
-def _row(one: Glance, task: Task | None) -> dict[str, Any]:
-    status = _status(one.online, task is not None)
-    return agent_row(one, status, task if status == "busy" else None)
+def _summary(agent: ListedAgent, task: Task | None) -> AgentSummary:
+    status = _status(agent.online, task is not None)
+    return AgentSummary(agent.name, status, task.summary if task and status == "busy" else None)
 
 
-def _status(online: bool, at_work: bool) -> AgentStatus:
+def _status(online: bool, working: bool) -> AgentStatus:
     if not online:
         return "offline"
-    return "busy" if at_work else "idle"
+    return "busy" if working else "idle"
 
 
-def _busy(seen: Sighting, task: Task | None) -> FleetError:
-    details = {"task_id": task.id} if task else {}
-    if task and task.status == "pending":
+def _busy(agent: AgentSnapshot, task: Task | None) -> FleetError:
+    if task is None:
+        return FleetError.busy(agent.name)
+    if task.status == "pending":
         return FleetError.conflict(
-            f"Agent '{seen.name}' is being given a task: {task.summary}. Should its sender have"
-            f" died, the agent is free again within {CLAIM_S:g} s, or after stop_agent_task.",
-            agent_name=seen.name,
-            **details,
+            f"Agent '{agent.name}' is being given a task: {task.summary}. If the sender died, the"
+            f" agent is free again within {CLAIM_S:g} s.",
+            Action("stop_agent_task", {"agent_name": agent.name}, "To free it now, call {}.", "{}"),
+            agent_name=agent.name,
+            task_id=task.id,
         )
-    doing = f": {task.summary}" if task else ""
-    return FleetError.conflict(
-        f"Agent '{seen.name}' already has a running task{doing}."
-        " Wait for its end or call stop_agent_task.",
-        agent_name=seen.name,
-        **details,
-    )
+    return FleetError.busy(agent.name, task.summary, task_id=task.id)
 
 
-def _check_online(seen: Sighting) -> None:
-    if not seen.online:
+def _online(agent: AgentSnapshot) -> AgentSnapshot:
+    """The agent, if it is online. Raises 400."""
+    if not agent.online:
         raise FleetError.bad_request(
-            f"Agent '{seen.name}' is offline (its workspace is {seen.state}). Bring its workspace"
-            " back, or delete the agent and create it anew.",
-            agent_name=seen.name,
-            workspace_state=seen.state,
+            f"Agent '{agent.name}' is offline (its workspace is {agent.state}). Start its workspace"
+            " again, or delete the agent and create a new one.",
+            agent_name=agent.name,
+            workspace_state=agent.state,
         )
-
-
-def _check_name(name: str) -> None:
-    if len(name) > MAX_NAME or not NAME.match(name) or name.lower() in RESERVED:
-        raise FleetError.bad_request(
-            f"'{_plain(name, 'name')[:80]}' cannot be an agent's name: 1 to {MAX_NAME} letters and"
-            " digits, single hyphens between them, and neither 'new' nor 'create'.",
-            field="name",
-        )
-
-
-def _required(value: str, field: str) -> str:
-    """Text that says something, without the space around it."""
-    text = _plain(value, field).strip()
-    if not text:
-        raise FleetError.bad_request(f"{field} must not be empty.", field=field)
-    size = len(text.encode())
-    if size > MAX_TEXT_BYTES:
-        raise FleetError.bad_request(
-            f"{field} has {size:,} bytes; {MAX_TEXT_BYTES:,} is the most.", field=field
-        )
-    return text
-
-
-def _plain(value: str, field: str) -> str:
-    """Text that can be sent and stored: JSON may smuggle in what is no character."""
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise FleetError.bad_request(f"{field} is not valid text.", field=field) from error
-    if "\x00" in value:
-        raise FleetError.bad_request(f"{field} must not hold a NUL character.", field=field)
-    return value
+    return agent

@@ -1,4 +1,4 @@
-"""The nine tools of seed 003."""
+"""The nine fleet tools: agents, their tasks, the projects and roles to choose from."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +25,7 @@ mcp = DomainTools(
     "fleet",
     server_name="fleet-mcp",
     instructions="fleet: run coding agents in workspaces of their own. list_agents, create_agent,"
-    " start_agent_task; show_agent tells how the work goes.",
+    " start_agent_task; show_agent shows progress.",
     error=FleetError,
     open_service=open_service,
 )
@@ -41,7 +41,10 @@ async def create_agent(
     role: Annotated[str, Field(description="From list_agent_roles")] = "coder",
     spec: Annotated[str, Field(description="Objective, context and deliverables")],
 ) -> Any:
-    """Create a coding agent in its own workspace and wait until it is ready. Names come from list_agent_projects and list_agent_roles; give it work with start_agent_task."""  # noqa: E501
+    """Create a coding agent in its own workspace and wait until it is ready.
+
+    list_agent_projects and list_agent_roles give the names; start_agent_task gives it work.
+    """
     return await fleet.create(name, project, role, spec, call.report)
 
 
@@ -49,13 +52,17 @@ async def create_agent(
 async def list_agents(
     fleet: "FleetService" = Depends(mcp.service),
 ) -> Any:
-    """List all agents with status (busy, idle, offline) and current task; call first to get names. Then show_agent for details or start_agent_task on an idle one."""  # noqa: E501
+    """List all agents with status (busy, idle, offline) and current task; call it first to get
+    names. Then call show_agent for details, or start_agent_task on an idle agent.
+    """
     return await fleet.agents()
 
 
 @mcp.tool(annotations=READS_REMOTE)
 async def show_agent(*, fleet: "FleetService" = Depends(mcp.service), agent_name: str) -> Any:
-    """Show one agent in detail (status, role, spec, current task, pull request), also to watch a task. When it is idle again, show_agent_task_history tells how the task ended."""  # noqa: E501
+    """Show one agent in detail (status, role, spec, current task, pull request), also to watch a
+    task. Once it is idle, show_agent_task_history tells how the task ended.
+    """
     return await fleet.show(agent_name)
 
 
@@ -67,7 +74,10 @@ async def show_agent_task_history(
     page: int = 1,
     page_size: Annotated[int, Field(description="At most 100")] = 20,
 ) -> Any:
-    """Show an agent's tasks, newest first, each with its outcome; use it once the agent is idle. Follow up with start_agent_task."""  # noqa: E501
+    """Show an agent's tasks with their outcomes, newest first; call it once the agent is idle.
+
+    Follow up with start_agent_task.
+    """
     return await fleet.history(agent_name, page, page_size)
 
 
@@ -75,7 +85,10 @@ async def show_agent_task_history(
 async def delete_agent(
     *, fleet: "FleetService" = Depends(mcp.service), call: Call = CurrentCall(), agent_name: str
 ) -> Any:
-    """Delete an agent that is no longer needed and destroy its workspace, even while it is busy. Read the message: it names what was kept."""  # noqa: E501
+    """Delete an agent that is no longer needed and destroy its workspace, even while it is busy.
+
+    The message says what was kept.
+    """
     return await fleet.delete(agent_name, call.report)
 
 
@@ -83,19 +96,28 @@ async def delete_agent(
 async def start_agent_task(
     *, fleet: "FleetService" = Depends(mcp.service), agent_name: str, task_description: str
 ) -> Any:
-    """Give an idle agent a task; it works on after this call returns. Watch it with show_agent, interrupt it with stop_agent_task."""  # noqa: E501
+    """Give an idle agent a task; the agent keeps working after this call returns.
+
+    Watch it with show_agent, interrupt it with stop_agent_task.
+    """
     return await fleet.start(agent_name, task_description)
 
 
 @mcp.tool(annotations=DESTROYS_REMOTE)
 async def stop_agent_task(*, fleet: "FleetService" = Depends(mcp.service), agent_name: str) -> Any:
-    """Interrupt the task that a busy agent is working on, to correct or replace it. Then start_agent_task gives it another."""  # noqa: E501
+    """Interrupt a busy agent's task, to correct or replace it.
+
+    Then give it another with start_agent_task.
+    """
     return await fleet.stop(agent_name)
 
 
 @mcp.tool(annotations=READS_REMOTE)
 async def list_agent_roles(*, fleet: "FleetService" = Depends(mcp.service), project: str) -> Any:
-    """List the roles that agents of a project can have, with what each does. Pass one to create_agent."""  # noqa: E501
+    """List the roles that a project's agents can have, with what each does.
+
+    Pass one to create_agent.
+    """
     return await fleet.roles(project)
 
 
@@ -103,5 +125,8 @@ async def list_agent_roles(*, fleet: "FleetService" = Depends(mcp.service), proj
 async def list_agent_projects(
     fleet: "FleetService" = Depends(mcp.service),
 ) -> Any:
-    """List the projects that agents can be created for. Then list_agent_roles, or create_agent."""
+    """List the projects that agents can be created for.
+
+    Call list_agent_roles or create_agent next.
+    """
     return await fleet.projects()

@@ -49,6 +49,7 @@ from fleet_agentpack.forge.written import Merge
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text
+from fleet_agentpack.settings import Settings
 
 LOG_LEVELS = {
     "debug": logging.DEBUG,
@@ -58,6 +59,11 @@ LOG_LEVELS = {
     "error": logging.ERROR,
     "silent": logging.CRITICAL + 1,
 }
+
+
+def open_service(settings: Settings) -> ForgeService:
+    """The service for these settings."""
+    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
 
 
 class ForgeService:

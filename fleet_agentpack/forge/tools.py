@@ -35,10 +35,9 @@ AgentPath = Annotated[str | None, Field(description="Definition file; not togeth
 
 def open_service(settings: Settings) -> "ForgeService":
     """The service for these settings."""
-    from fleet_agentpack.forge.places import Places
-    from fleet_agentpack.forge.service import ForgeService
+    from fleet_agentpack.forge import service
 
-    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
+    return service.open_service(settings)
 
 
 mcp = DomainTools(
@@ -61,8 +60,10 @@ def fractary_forge_agent_list(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Any:
-    """List available agents with optional filtering by tags and source: definitions, not running
-    agents. Call fractary_forge_agent_info next for one of the names."""
+    """List agent definitions (not running agents), optionally filtered by tags and source.
+
+    Call fractary_forge_agent_info next with one of the names.
+    """
     return forge.listing(
         "agent", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
     )
@@ -76,8 +77,9 @@ def fractary_forge_agent_info(
     version: Version = None,
     source: Source = "all",
 ) -> Any:
-    """Read one agent definition (prompt, tools, base, dependencies) before you use, fork or
-    change it. Call fractary_forge_agent_validate next to check the definition."""
+    """Read one agent definition (prompt, tools, base, dependencies) before you use, fork or change
+    it. Call fractary_forge_agent_validate next to check it.
+    """
     return forge.info("agent", name, version, source)
 
 
@@ -89,8 +91,10 @@ def fractary_forge_agent_validate(
     name: str | None = None,
     strict: bool = False,
 ) -> Any:
-    """Check an agent definition by path or by name, after it was written or changed. Correct what
-    `errors` names, then call it again."""
+    """Check an agent definition by path or name, after writing or changing it.
+
+    Fix what `errors` lists, then call it again.
+    """
     return forge.validate("agent", path=path, name=name, strict=strict)
 
 
@@ -104,8 +108,10 @@ def fractary_forge_tool_list(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> Any:
-    """List available tools with optional filtering by tags and source: definitions that agents
-    can be given. Call fractary_forge_tool_info next for one of the names."""
+    """List tool definitions that agents can be given, optionally filtered by tags and source.
+
+    Call fractary_forge_tool_info next with one of the names.
+    """
     return forge.listing(
         "tool", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
     )
@@ -119,8 +125,9 @@ def fractary_forge_tool_info(
     version: Version = None,
     source: Source = "all",
 ) -> Any:
-    """Read one tool definition with its inputs and outputs as JSON Schema, before you use or
-    change it. Call fractary_forge_tool_validate next to check the definition."""
+    """Read one tool definition with its inputs and outputs as JSON Schema, before you use or change
+    it. Call fractary_forge_tool_validate next to check it.
+    """
     return forge.info("tool", name, version, source)
 
 
@@ -132,8 +139,10 @@ def fractary_forge_tool_validate(
     name: str | None = None,
     strict: bool = False,
 ) -> Any:
-    """Check a tool definition by path or by name, after it was written or changed. Correct what
-    `errors` names, then call it again."""
+    """Check a tool definition by path or name, after writing or changing it.
+
+    Fix what `errors` lists, then call it again.
+    """
     return forge.validate("tool", path=path, name=name, strict=strict)
 
 
@@ -144,8 +153,10 @@ def fractary_forge_plugin_list(
     scope: Literal["global", "local", "all"] = "all",
     outdated: Annotated[bool, Field(description="Only those with an update")] = False,
 ) -> Any:
-    """List installed plugins, or only those that a registry has a newer version of. Call
-    fractary_forge_plugin_info next for what one of them holds."""
+    """List installed plugins, or only those with a newer version in a registry.
+
+    Call fractary_forge_plugin_info next to see what one contains.
+    """
     return forge.plugin_list(scope, outdated=outdated)
 
 
@@ -158,7 +169,8 @@ def fractary_forge_plugin_info(
     remote: Annotated[bool, Field(description="Ask the registries")] = False,
 ) -> Any:
     """Show a plugin's components, dependencies and versions, as installed or as a registry offers
-    it. The user installs it with: fleet-agentpack forge install NAME."""
+    it. The user installs it with: fleet-agentpack forge install NAME.
+    """
     return forge.plugin_info(plugin, version, remote=remote)
 
 
@@ -171,8 +183,10 @@ def fractary_forge_plugin_search(
     limit: int = 20,
     offset: int = 0,
 ) -> Any:
-    """Search the registries for a plugin that could be installed; an empty query finds all. Call
-    fractary_forge_plugin_info next, with remote: true."""
+    """Search the registries for plugins to install; an empty query lists all.
+
+    Call fractary_forge_plugin_info next, with remote: true.
+    """
     return forge.plugin_search(query, tags or (), limit, offset)
 
 
@@ -182,8 +196,10 @@ def fractary_forge_config_get(
     forge: "ForgeService" = Depends(mcp.service),
     key: Annotated[str, Field(description='Dotted path, e.g. "registries.0.url"')],
 ) -> Any:
-    """Get one forge configuration value whose key you know. Call fractary_forge_config_show for all
-    keys."""
+    """Get one forge configuration value by its key.
+
+    Call fractary_forge_config_show for all keys.
+    """
     return forge.config_get(key)
 
 
@@ -194,8 +210,9 @@ def fractary_forge_config_show(
     includeDefaults: bool = True,
     format: Literal["json", "yaml"] = "json",
 ) -> Any:
-    """Show the whole forge configuration and the files it comes from, when something is not found
-    where it should be. Call fractary_forge_config_registry_list next for the logins."""
+    """Show the whole forge configuration and the files it comes from; call it when something is not
+    found. Call fractary_forge_config_registry_list next for the registries' logins.
+    """
     return forge.config_show(include_defaults=includeDefaults, layout=format)
 
 
@@ -203,8 +220,10 @@ def fractary_forge_config_show(
 def fractary_forge_config_registry_list(
     forge: "ForgeService" = Depends(mcp.service),
 ) -> Any:
-    """List the plugin registries in the order in which they are asked, with whether there is a
-    login. Call fractary_forge_plugin_search next to ask them."""
+    """List the plugin registries in lookup order, with their login status.
+
+    Call fractary_forge_plugin_search next to search them.
+    """
     return forge.registry_list()
 
 
@@ -212,8 +231,10 @@ def fractary_forge_config_registry_list(
 def fractary_forge_cache_stats(
     forge: "ForgeService" = Depends(mcp.service),
 ) -> Any:
-    """Show how much the forge cache holds and how old it is, when a registry's answers look
-    outdated. Call fractary_forge_cache_clear next to have them fetched again."""
+    """Show the size and age of the forge cache; call it when a registry's answers look outdated.
+
+    Call fractary_forge_cache_clear next to have them fetched again.
+    """
     return forge.cache_stats()
 
 
@@ -224,8 +245,10 @@ def fractary_forge_cache_clear(
     type: Literal["manifests", "downloads", "all"] = "all",
     olderThan: Annotated[int | None, Field(description="Only entries older than N days")] = None,
 ) -> Any:
-    """Clear the forge cache, everything unless told otherwise, so that registries are asked again.
-    Call fractary_forge_cache_stats first to see what it holds."""
+    """Clear the forge cache (all of it by default), so that registries are queried again.
+
+    Call fractary_forge_cache_stats first to see what it holds.
+    """
     return forge.cache_clear(type, olderThan)
 
 
@@ -233,15 +256,19 @@ def fractary_forge_cache_clear(
 def fractary_forge_fork_list(
     *, forge: "ForgeService" = Depends(mcp.service), type: Literal["agent", "tool", "all"] = "all"
 ) -> Any:
-    """List the agents and tools that were forked from others, as far as known without a network.
-    Call fractary_forge_fork_check next for upstream updates."""
+    """List forked agents and tools, as far as they are known offline.
+
+    Call fractary_forge_fork_check next to look for upstream updates.
+    """
     return forge.fork_list(type)
 
 
 @mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_fork_info(*, forge: "ForgeService" = Depends(mcp.service), name: str) -> Any:
-    """Show where one fork comes from, its versions and dates. Call fractary_forge_fork_diff next
-    for what differs."""
+    """Show where one fork comes from, with its versions and dates.
+
+    Call fractary_forge_fork_diff next to see what differs.
+    """
     return forge.fork_info(name)
 
 
@@ -252,8 +279,10 @@ def fractary_forge_fork_diff(
     name: str,
     format: Literal["unified", "json"] = "unified",
 ) -> Any:
-    """Show how a fork differs from its newest upstream, field by field, before the two are merged.
-    The user merges with: fleet-agentpack forge merge NAME."""
+    """Show field by field how a fork differs from its newest upstream, before merging the two.
+
+    The user merges with: fleet-agentpack forge merge NAME.
+    """
     return forge.fork_diff(name, format)
 
 
@@ -261,8 +290,10 @@ def fractary_forge_fork_diff(
 def fractary_forge_fork_check(
     *, forge: "ForgeService" = Depends(mcp.service), name: str | None = None
 ) -> Any:
-    """Check one fork, or all, for upstream updates and whether they break it. Call
-    fractary_forge_fork_diff next for one that has an update."""
+    """Check one fork, or all forks, for upstream updates and breaking changes.
+
+    Call fractary_forge_fork_diff next for one that has an update.
+    """
     return forge.fork_check(name)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
+from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar, Union
 
 T = TypeVar("T")
@@ -23,34 +25,74 @@ UNKNOWN: Final = Unknown.UNKNOWN
 Maybe: TypeAlias = Union[T, Unknown]  # noqa: UP007 - mypy wants a generic alias spelt so
 
 
-def jsonable(value: Any) -> Any:
-    """Plain JSON data from dataclasses, enums, paths, collections; `UNKNOWN` is left out.
+def jsonable(value: object) -> Any:
+    """Plain JSON data from dataclasses, named tuples, enums, paths and collections.
 
-    A field that ends in `_` is written without it: `from` cannot be the name of an attribute.
+    A field or an item that is `UNKNOWN` is left out. A field that ends in `_` is written without
+    it: `from` cannot be the name of an attribute.
     """
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, str):
-        return clean(value.value if isinstance(value, enum.Enum) else value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {_key(key): jsonable(item) for key, item in value.items() if item is not UNKNOWN}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value if item is not UNKNOWN]
-    if isinstance(value, set | frozenset):
-        return sorted((jsonable(item) for item in value if item is not UNKNOWN), key=to_text)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name.rstrip("_"): jsonable(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if getattr(value, field.name) is not UNKNOWN
-        }
-    if isinstance(value, enum.Enum):
-        return jsonable(value.value)
-    if isinstance(value, PurePath):
-        return clean(str(value))
-    raise TypeError(f"{type(value).__name__} cannot be part of a result")
+    return _CONVERTERS[type(value)](value)
+
+
+_Converter: TypeAlias = Callable[[Any], object]
+
+
+class _Converters(dict[type, _Converter]):
+    """What makes JSON of a value, by its class: found once per class, because rows are many."""
+
+    def __missing__(self, kind: type) -> _Converter:
+        self[kind] = found = _converter(kind)
+        return found
+
+
+_CONVERTERS = _Converters()
+
+
+def _converter(kind: type) -> _Converter:
+    if issubclass(kind, enum.Enum):
+        return lambda value: jsonable(value.value)
+    if issubclass(kind, str):
+        return clean
+    if issubclass(kind, int | NoneType):
+        return lambda value: value
+    if issubclass(kind, float):
+        return lambda value: value if math.isfinite(value) else None
+    if issubclass(kind, Mapping):
+        return _mapping
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return functools.partial(_fields, kind._fields)
+    if issubclass(kind, list | tuple):
+        return _list
+    if issubclass(kind, set | frozenset):
+        return lambda value: sorted(_list(value), key=to_text)
+    if hasattr(kind, "for_agent"):  # an `Action`
+        return lambda value: clean(value.for_agent())
+    if dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+        return functools.partial(_dataclass, names, [name.rstrip("_") for name in names])
+    if issubclass(kind, PurePath):
+        return lambda value: clean(str(value))
+    raise TypeError(f"{kind.__name__} cannot be part of a result")
+
+
+def _list(items: Iterable[object]) -> list[object]:
+    return [_CONVERTERS[type(item)](item) for item in items if item is not UNKNOWN]
+
+
+def _mapping(value: Mapping[object, object]) -> dict[str, object]:
+    return {_key(key): jsonable(item) for key, item in value.items() if item is not UNKNOWN}
+
+
+def _fields(names: Sequence[str], items: Iterable[object]) -> dict[str, object]:
+    return {
+        name: _CONVERTERS[type(item)](item)
+        for name, item in zip(names, items, strict=True)
+        if item is not UNKNOWN
+    }
+
+
+def _dataclass(names: Sequence[str], keys: Sequence[str], value: object) -> dict[str, object]:
+    return _fields(keys, [getattr(value, name) for name in names])
 
 
 def to_text(value: Any) -> str:

@@ -1,5 +1,4 @@
-"""What every tool call passes through."""
+"""The MCP server: its transports, what every call passes through, and its providers.
 
-from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
-
-import_fastmcp()
+Nothing is imported here: the command line takes the wire before anything heavy is.
+"""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.results import DeployData, Envelope, PlanData, StatusData
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit import process, yaml12
@@ -142,29 +143,28 @@ class Lab:
         self.skill("tidy", {"scripts/run.sh": "#!/bin/sh\necho tidy\n"})
         self.source("modules/skills/tidy/scripts/run.sh", "#!/bin/sh\necho tidy\n", 0o755)
 
-    def deploy(self, service: DeployService | None = None, **request: Any) -> dict[str, Any]:
+    def deploy(self, service: DeployService | None = None, **request: Any) -> Envelope[DeployData]:
         answer = (service or self.service()).deploy(Request(**request))
-        assert answer["ok"]
+        assert answer.ok
         return answer
 
-    def plan(self, **request: Any) -> dict[str, Any]:
-        return self.service().plan(Request(**request))["data"]
+    def plan(self, **request: Any) -> PlanData:
+        return self.service().plan(Request(**request)).data
 
-    def status(self, **request: Any) -> dict[str, Any]:
-        return self.service().status(Request(**request))["data"]
+    def status(self, **request: Any) -> StatusData:
+        return self.service().status(Request(**request)).data
 
     def changes(self, **request: Any) -> list[tuple[str, str, str]]:
         """The plan as (op, target, path relative to the lab)."""
         return [
-            (row["op"], row["target"], os.path.relpath(row["path"], self.root))
-            for row in self.plan(**request)["changes"]
+            (row.op, row.target, os.path.relpath(row.path, self.root))
+            for row in self.plan(**request).changes
         ]
 
     def drift(self, **request: Any) -> list[tuple[str, str]]:
         """The drift as (kind, path relative to the lab)."""
         return [
-            (row["kind"], os.path.relpath(row["path"], self.root))
-            for row in self.status(**request)["drift"]
+            (row.kind, os.path.relpath(row.path, self.root)) for row in self.status(**request).drift
         ]
 
     def outside(self) -> dict[str, tuple[Any, ...]]:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.deploy.results import ChangeCounts
 from fleet_agentpack.deploy.workspace import Request
+from fleet_agentpack.kit.results import UNKNOWN
 from tests.deploy.lab import CODEX, Lab
 
 OLD_ID = "1769212800000000001"
@@ -91,16 +93,16 @@ def test_a_home_of_the_original_is_clean_here(lab: Lab) -> None:
     Original(lab).deploy(OLD_ID, {"hello.md": "one\n", "gone.md": "old\n"})
     assert lab.changes() == []
     answer = lab.service().status(Request())
-    assert answer["data"]["drift"] == [] and answer["warnings"] == []
-    assert lab.deploy()["data"]["reason"] == "no_changes"
+    assert answer.data.drift == [] and answer.warnings == ()
+    assert lab.deploy().data.reason == "no_changes"
 
 
 def test_going_on_from_the_original_and_back(lab: Lab) -> None:
     Original(lab).deploy(OLD_ID, {"hello.md": "one\n", "gone.md": "old\n"})
     lab.drop("prompt:gone")
     lab.source("modules/prompts/hello.md", "two\n")
-    (gone, hello) = lab.plan()["changes"]
-    assert (gone["op"], hello["update_kind"]) == ("delete", "managed_update")
+    (gone, hello) = lab.plan().changes
+    assert (gone.op, hello.update_kind) == ("delete", "managed_update")
     lab.deploy()
     assert stat.S_IMODE((lab.user / ".codex/prompts/hello.md").stat().st_mode) == 0o600
     lab.service().rollback(OLD_ID)
@@ -120,7 +122,7 @@ def test_a_lost_manifest_falls_back_to_the_originals_snapshot(lab: Lab) -> None:
         ("delete", "codex", "user/.codex/prompts/gone.md"),
         ("update", "codex", "user/.codex/prompts/hello.md"),
     ]
-    assert {row.get("update_kind") for row in lab.plan()["changes"]} == {None, "managed_update"}
+    assert {row.update_kind for row in lab.plan().changes} == {UNKNOWN, "managed_update"}
 
 
 def test_a_moved_root_of_the_originals_is_left_alone(lab: Lab) -> None:
@@ -128,8 +130,8 @@ def test_a_moved_root_of_the_originals_is_left_alone(lab: Lab) -> None:
     lab.targets["codex"]["options"] = {"codex_home": str(lab.root / "moved")}
     lab.save()
     answer = lab.service().plan(Request())
-    assert answer["data"]["summary"] == {"create": 2, "delete": 0, "update": 0}
-    assert any("left behind" in text for text in answer["warnings"])
+    assert answer.data.summary == ChangeCounts(create=2, delete=0, update=0)
+    assert any("left behind" in text for text in answer.warnings)
 
 
 def test_a_rollback_record_of_the_original(lab: Lab) -> None:
@@ -152,7 +154,7 @@ def test_the_form_of_what_is_written(lab: Lab) -> None:
     lab.deploy()
     lab.source("modules/prompts/hello.md", "two\n")
     lab.drop("prompt:gone")
-    snapshot_id = lab.deploy()["data"]["snapshot_id"]
+    snapshot_id = lab.deploy().data.snapshot_id
     assert re.fullmatch(r"\d{19}", snapshot_id)
     state = lab.home_dir / "state/snapshots"
     text = (state / f"{snapshot_id}.json").read_text()

@@ -30,7 +30,7 @@ def eventful(root: Path) -> tuple[Lab, str]:
     lab.instructions("base", "one\n")
     lab.prompt("old", "to be deleted\n")
     lab.skill("tidy", {"run.sh": "echo one\n"})
-    first = lab.deploy()["data"]["snapshot_id"]
+    first = lab.deploy().data.snapshot_id
     lab.drop("prompt:old")
     lab.source("modules/instructions/base/AGENTS.md", "two\n")
     lab.source("modules/skills/tidy/run.sh", "echo two\n", 0o755)
@@ -135,7 +135,7 @@ def test_a_kill_at_any_step_leaves_old_or_new(trial: Trial, halfway: bool) -> No
         reader = lab.service()
         plan = reader.plan(Request())  # a reading command answers, and changes nothing
         pending = (lab.home_dir / "state/journal.json").exists()
-        assert any("interrupted" in text for text in plan["warnings"]) == pending
+        assert any("interrupted" in text for text in plan.warnings) == pending
         recover(lab)
         seen.add(trial.looks_whole(lab))
         assert leftovers(lab) == []
@@ -205,7 +205,7 @@ def test_a_file_changed_after_a_kill_is_left_alone_and_kept(tmp_path: Path) -> N
     assert in_child(lambda: apply(service)) == -signal.SIGKILL
     lab.write("user/.codex/AGENTS.md", "neither old nor new\n")
     answer = lab.service().deploy(Request(dry_run=True))
-    assert any("interrupted" in text for text in answer["warnings"])
+    assert any("interrupted" in text for text in answer.warnings)
     assert (lab.user / ".codex/AGENTS.md").read_text() == "neither old nor new\n"
     warnings = recover(lab)
     assert any("AGENTS.md was changed by somebody else" in text for text in warnings)

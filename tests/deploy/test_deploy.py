@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.results import DriftCounts
 from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.deploy.lab import CODEX, Lab, files, tree
 
 
@@ -43,7 +45,7 @@ def test_plan_payload(lab: Lab) -> None:
     lab.save()
     answer = lab.service().plan(Request())
     path = str(lab.user / ".codex/prompts/hello.md")
-    assert list(answer) == [
+    assert list(jsonable(answer)) == [
         "schema_version",
         "ok",
         "command",
@@ -54,7 +56,7 @@ def test_plan_payload(lab: Lab) -> None:
         "warnings",
         "errors",
     ]
-    assert answer["data"] == {
+    assert jsonable(answer.data) == {
         "changes": [
             {
                 "after_sha256": hashlib.sha256(b"Say hello.\n").hexdigest(),
@@ -71,7 +73,7 @@ def test_plan_payload(lab: Lab) -> None:
         "targets": ["codex"],
     }
     diff = lab.service().diff(Request())
-    assert diff["command"] == "diff" and diff["data"] == answer["data"]
+    assert diff.command == "diff" and diff.data == answer.data
 
 
 def test_reading_writes_nothing_but_our_cache(lab: Lab) -> None:
@@ -89,8 +91,8 @@ def test_reading_writes_nothing_but_our_cache(lab: Lab) -> None:
 def test_a_second_apply_leaves_everything_as_it_is(lab: Lab) -> None:
     lab.deploy()
     before = tree(lab.home_dir), lab.outside()
-    data = lab.deploy()["data"]
-    assert (data["applied"], data["reason"], data["changes"]) == (False, "no_changes", [])
+    data = lab.deploy().data
+    assert (data.applied, data.reason, data.changes) == (False, "no_changes", [])
     assert (tree(lab.home_dir), lab.outside()) == before
 
 
@@ -109,8 +111,8 @@ def test_modes_of_new_and_updated_files(lab: Lab) -> None:
         assert (mode(prompt), mode(script)) == (0o640, 0o700)
         assert prompt.read_text() == "two\n"
         script.chmod(0o644)
-        (row,) = lab.plan()["changes"]
-        assert (row["op"], row["reason"]) == ("update", "executable bit differs")
+        (row,) = lab.plan().changes
+        assert (row.op, row.reason) == ("update", "executable bit differs")
         lab.deploy()
         assert mode(script) == 0o755
         assert lab.changes() == []
@@ -139,15 +141,15 @@ def test_adopting_an_unmanaged_file(lab: Lab) -> None:
     unchanged = {k: v for k, v in tree(lab.root).items() if not k.startswith("cache")}
     assert unchanged == before  # not even a lock file
     dry = lab.service().deploy(Request(dry_run=True))
-    assert dry["ok"] and any("adopt" in text for text in dry["warnings"])
-    (row,) = [row for row in lab.plan()["changes"] if row["op"] == "update"]
-    assert row["update_kind"] == "adopt_update"
-    assert row["reason"] == "would overwrite unmanaged existing file"
+    assert dry.ok and any("adopt" in text for text in dry.warnings)
+    (row,) = [row for row in lab.plan().changes if row.op == "update"]
+    assert row.update_kind == "adopt_update"
+    assert row.reason == "would overwrite unmanaged existing file"
     lab.deploy(adopt=True)
     assert mine.read_text() == "Say hello.\n"
     lab.source("modules/prompts/hello.md", "next\n")
-    (row, _) = lab.plan()["changes"]
-    assert row["update_kind"] == "managed_update" and row["reason"] == "content differs"
+    (row, _) = lab.plan().changes
+    assert row.update_kind == "managed_update" and row.reason == "content differs"
     lab.deploy()
 
 
@@ -162,7 +164,7 @@ def test_a_hand_edit_that_is_overwritten_is_kept_and_named(lab: Lab) -> None:
     lab.deploy()
     path = lab.write("user/.codex/prompts/hello.md", "my precious edit\n")
     answer = lab.deploy()
-    (warning,) = answer["warnings"]
+    (warning,) = answer.warnings
     assert str(path) in warning
     kept = Path(warning.rpartition(" ")[2])
     assert kept.read_text() == "my precious edit\n"
@@ -189,13 +191,13 @@ def test_the_first_run_in_another_project_deletes_nothing_of_the_first(lab: Lab)
     other = lab.root / "other"
     other.mkdir()
     answer = lab.service(other).deploy(Request())
-    assert answer["data"]["summary"]["delete"] == 0 and answer["warnings"] == []
+    assert answer.data.summary.delete == 0 and answer.warnings == ()
     assert files(tree(lab.project)) == first
     lab.drop("instructions:base")
     inside = lab.project / "nested"  # a project inside the first one, without manifests of its own
     inside.mkdir()
     lab.git("init", "--quiet", cwd=inside)
-    assert lab.service(inside).plan(Request())["data"]["summary"]["delete"] == 0
+    assert lab.service(inside).plan(Request()).data.summary.delete == 0
 
 
 def test_a_moved_root_is_left_alone_and_named(lab: Lab) -> None:
@@ -206,9 +208,9 @@ def test_a_moved_root_is_left_alone_and_named(lab: Lab) -> None:
     lab.targets["codex"]["options"] = {"codex_home": str(lab.root / "moved")}
     lab.save()
     answer = lab.deploy()
-    assert answer["data"]["summary"]["delete"] == 0
+    assert answer.data.summary.delete == 0
     assert files(tree(lab.user)) == before
-    named = [text for text in answer["warnings"] if "left behind" in text]
+    named = [text for text in answer.warnings if "left behind" in text]
     assert any(str(lab.user / ".codex") in text for text in named)
 
 
@@ -218,8 +220,8 @@ def test_a_narrowed_scope_is_left_alone_and_named(lab: Lab) -> None:
     lab.targets["codex"] = {**CODEX, "scope": "project"}
     lab.save()
     answer = lab.service().plan(Request())
-    assert answer["data"]["changes"] == []
-    assert any("left behind" in text and "/.codex" in text for text in answer["warnings"])
+    assert answer.data.changes == []
+    assert any("left behind" in text and "/.codex" in text for text in answer.warnings)
     assert files(tree(lab.user)) == before
 
 
@@ -229,14 +231,14 @@ def test_a_corrupt_manifest_is_repaired_by_the_next_apply(lab: Lab) -> None:
     for text in ("{", "[]", '{"schema_version": 999}', "", '{"schema_version":1,"tool":"zed"}'):
         manifest.write_text(text)
         assert lab.drift() == []
-        warnings = lab.service().status(Request())["warnings"]
+        warnings = lab.service().status(Request()).warnings
         assert any(str(manifest) in text for text in warnings)
         if "999" in text:
             manifest.write_text('{"schema_version": 999, "managed_files": []}')
-            warnings = lab.service().plan(Request())["warnings"]
+            warnings = lab.service().plan(Request()).warnings
             assert any("unsupported schema_version" in text for text in warnings)
-        assert lab.deploy()["data"]["applied"]
-        assert lab.service().status(Request())["warnings"] == []
+        assert lab.deploy().data.applied
+        assert lab.service().status(Request()).warnings == ()
     lab.drop("prompt:hello")
     manifest.unlink()
     assert ("delete", "codex", "user/.codex/prompts/hello.md") in lab.changes()
@@ -251,7 +253,7 @@ def test_a_manifest_entry_that_leads_out_is_skipped(lab: Lab) -> None:
         document["managed_files"].append({"path": path, "sha256": "0" * 64})
     manifest.write_text(json.dumps(document))
     assert lab.changes() == []
-    assert sum("not a safe path" in text for text in lab.service().plan(Request())["warnings"]) == 3
+    assert sum("not a safe path" in text for text in lab.service().plan(Request()).warnings) == 3
 
 
 def test_the_legacy_manifest_name_is_read_with_a_warning(lab: Lab) -> None:
@@ -259,17 +261,17 @@ def test_the_legacy_manifest_name_is_read_with_a_warning(lab: Lab) -> None:
     new = lab.user / ".codex/prompts/.agentpack.manifest.codex.json"
     old = new.rename(new.with_name(".agentpack.manifest.json"))
     assert lab.drift() == []
-    assert any(str(old) in text for text in lab.service().status(Request())["warnings"])
+    assert any(str(old) in text for text in lab.service().status(Request()).warnings)
     lab.drop("prompt:hello")
     assert ("delete", "codex", "user/.codex/prompts/hello.md") in lab.changes()
 
 
 def test_status_tells_missing_modified_and_extra_apart(lab: Lab) -> None:
     before = lab.service().status(Request())
-    assert before["data"]["summary"]["missing"] == 16
-    assert "fleet-agentpack deploy --apply --yes --json" in before["data"]["next_actions"]
+    assert before.data.summary.missing == 16
+    assert "fleet-agentpack deploy --apply --yes --json" in jsonable(before.data.next_actions)
     lab.deploy()
-    assert "next_actions" not in lab.status()
+    assert lab.status().next_actions is UNKNOWN
     (lab.user / ".codex/AGENTS.md").unlink()
     lab.write("user/.codex/prompts/hello.md", "edited\n")
     lab.write("user/.codex/skills/a/y", "1")
@@ -287,11 +289,11 @@ def test_status_tells_missing_modified_and_extra_apart(lab: Lab) -> None:
         ("extra", "user/.codex/skills/a-b/y"),
     ]
     data = lab.status(target="codex", only=("extra",))
-    assert data["summary"] == {"extra": 2, "missing": 0, "modified": 0}
-    assert data["summary_total"] == {"extra": 2, "missing": 3, "modified": 1}
-    assert [row["summary"]["extra"] for row in data["summary_by_root"]] == [2]
-    assert [row["action"] for row in data["next_actions_detailed"]] == ["diff", "deploy_apply"]
-    assert data["next_actions"][0] == "fleet-agentpack --target codex diff --json"
+    assert data.summary == DriftCounts(extra=2, missing=0, modified=0)
+    assert data.summary_total == DriftCounts(extra=2, missing=3, modified=1)
+    assert [row.summary.extra for row in data.summary_by_root] == [2]
+    assert [row.action for row in data.next_actions_detailed] == ["diff", "deploy_apply"]
+    assert jsonable(data.next_actions)[0] == "fleet-agentpack --target codex diff --json"
 
 
 def test_two_applies_at_once_wait_for_each_other(lab: Lab) -> None:
@@ -310,7 +312,7 @@ def test_two_applies_at_once_wait_for_each_other(lab: Lab) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(answer["data"]["applied"] for answer in answers) == [False, False, False, True]
+    assert sorted(answer.data.applied for answer in answers) == [False, False, False, True]
     assert lab.drift() == []
 
 
@@ -361,10 +363,10 @@ def test_what_stands_in_the_way(lab: Lab) -> None:
     assert error.details["reason_code"] == "not_a_directory"
     row = next(
         row
-        for row in lab.service().doctor(Request())["data"]["roots"]
-        if row["root"].endswith("prompts") and row["target"] == "codex"
+        for row in lab.service().doctor(Request()).data.roots
+        if row.root.endswith("prompts") and row.target == "codex"
     )
-    assert (row["exists"], row["writable"], row["issues"], row["suggestion"]) == (
+    assert (row.exists, row.writable, row.issues, row.suggestion) == (
         True,
         False,
         ["not_a_directory"],
@@ -386,24 +388,24 @@ def test_a_link_to_the_desired_bytes_is_clean_and_an_update_replaces_it(lab: Lab
 
 
 def test_doctor(lab: Lab) -> None:
-    data = lab.service().doctor(Request())["data"]
-    assert data["machine_id"] == "test-machine" and data["gitignore_fixes"] == []
-    missing = [row for row in data["roots"] if row["issues"] == ["missing"]]
-    assert missing[0]["suggestion"] == f"create directory: mkdir -p {missing[0]['root']}"
-    assert f"mkdir -p {missing[0]['root']}" in data["next_actions"]
+    data = lab.service().doctor(Request()).data
+    assert data.machine_id == "test-machine" and data.gitignore_fixes == []
+    missing = [row for row in data.roots if row.issues == ["missing"]]
+    assert missing[0].suggestion == f"create directory: mkdir -p {missing[0].root}"
+    assert f"mkdir -p {missing[0].root}" in jsonable(data.next_actions)
     lab.deploy()
     lab.write("project/.gitignore", "node_modules", 0o644)
     answer = lab.service().doctor(Request())
-    assert any(".agentpack.manifest*.json" in text for text in answer["warnings"])
-    assert answer["data"]["next_actions"] == ["fleet-agentpack doctor --fix --yes --json"]
+    assert any(".agentpack.manifest*.json" in text for text in answer.warnings)
+    assert jsonable(answer.data.next_actions) == ["fleet-agentpack doctor --fix --yes --json"]
     fixed = lab.service().doctor(Request(), fix=True)
-    assert fixed["command_id"] == "doctor --fix"
-    assert [row["updated"] for row in fixed["data"]["gitignore_fixes"]] == [True]
+    assert fixed.command_id == "doctor --fix"
+    assert [row.updated for row in fixed.data.gitignore_fixes] == [True]
     ignore = lab.project / ".gitignore"
     assert ignore.read_text() == "node_modules\n.agentpack.manifest*.json\n"
     assert mode(ignore) == 0o644
     again = lab.service().doctor(Request(), fix=True)
-    assert again["data"]["gitignore_fixes"] == [] and again["warnings"] == []
+    assert again.data.gitignore_fixes == [] and again.warnings == ()
 
 
 def test_a_target_that_is_not_configured(lab: Lab) -> None:
@@ -443,12 +445,12 @@ def test_environment_and_identities(lab: Lab) -> None:
 def test_a_project_that_is_the_users_home(lab: Lab) -> None:
     """User and project roots fall together: one root, one manifest, no quarrel."""
     answer = lab.service(lab.user).deploy(Request())
-    paths = [row["path"] for row in answer["data"]["changes"]]
+    paths = [row.path for row in answer.data.changes]
     assert str(lab.user / ".codex/skills/tidy/SKILL.md") in paths
-    assert len(paths) == len({(row["target"], row["path"]) for row in answer["data"]["changes"]})
+    assert len(paths) == len({(row.target, row.path) for row in answer.data.changes})
     service = lab.service(lab.user)
-    assert service.plan(Request())["data"]["changes"] == []
-    assert service.status(Request())["data"]["drift"] == []
+    assert service.plan(Request()).data.changes == []
+    assert service.status(Request()).data.drift == []
 
 
 def test_what_was_only_staged_is_thrown_away_by_the_next_apply(lab: Lab) -> None:
@@ -466,5 +468,5 @@ def test_durable_writes(lab: Lab) -> None:
     from fleet_agentpack.deploy.service import DeployService
 
     service = DeployService(lab.home(AGENTPACK_FSYNC=" Yes "))
-    assert service.deploy(Request())["data"]["applied"]
+    assert service.deploy(Request()).data.applied
     assert lab.drift() == []

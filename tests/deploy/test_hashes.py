@@ -154,11 +154,11 @@ def test_edits_are_seen_between_two_calls_of_one_process(lab_root: Path) -> None
     path = lab.user / ".codex/prompts/hello.md"
     for number in range(20):
         settle(path) if number % 5 == 0 else None
-        assert service.status(Request())["data"]["drift"] == []
+        assert service.status(Request()).data.drift == []
         before = path.stat()
         path.write_text("Say hellO.\n")  # the same length
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        assert len(service.status(Request())["data"]["drift"]) == 1
+        assert len(service.status(Request()).data.drift) == 1
         path.write_text("Say hello.\n")
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
@@ -171,11 +171,11 @@ def test_new_and_vanished_files_are_seen_between_two_calls(lab_root: Path) -> No
 
     service.deploy(Request())
     settle(lab_root)
-    assert service.status(Request())["data"]["drift"] == []
+    assert service.status(Request()).data.drift == []
     extra = lab.write("user/.codex/skills/tidy/extra", "x")
     lab.source("modules/skills/tidy/new.md", "new")
-    kinds = [row["kind"] for row in service.status(Request(target="codex"))["data"]["drift"]]
+    kinds = [row.kind for row in service.status(Request(target="codex")).data.drift]
     assert sorted(kinds) == ["extra", "missing", "missing"]
     extra.unlink()
     (lab.repo / "modules/skills/tidy/new.md").unlink()
-    assert service.status(Request())["data"]["drift"] == []
+    assert service.status(Request()).data.drift == []

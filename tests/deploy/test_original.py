@@ -15,6 +15,7 @@ import pytest
 
 from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit import process
+from fleet_agentpack.kit.results import jsonable
 from tests.deploy.lab import Lab, files
 
 PROGRAM = os.environ.get("AGENTPACK_BIN", "")
@@ -39,27 +40,26 @@ class Both(Lab):
         return str(data["snapshot_id"])
 
     def our_deploy(self) -> str:
-        return str(self.deploy()["data"]["snapshot_id"])
+        return str(self.deploy().data.snapshot_id)
 
     def agree(self) -> dict[str, int]:
         """Both see the same; gives the plan's counts."""
         for command in ("plan", "diff", "deploy"):
-            request = Request(dry_run=command == "deploy")
-            ours = getattr(self.service(), command)(request)["data"]
+            ours = self.ours(command, dry_run=command == "deploy")
             assert self.original(command)["data"] == ours
-        theirs, ours = self.original("status")["data"], self.status()
+        theirs, ours = self.original("status")["data"], self.ours("status")
         for name in ("profile", "targets", "summary", "summary_by_root"):
             assert theirs[name] == ours[name]
         assert sorted(theirs["drift"], key=str) == sorted(ours["drift"], key=str)
-        assert self.original("doctor")["data"]["roots"] == self.doctor()["roots"]
-        return dict(self.plan()["summary"])
+        assert self.original("doctor")["data"]["roots"] == self.ours("doctor")["roots"]
+        return vars(self.plan().summary)
 
     def contents(self) -> dict[str, Any]:
         """What is deployed, without modes: the original gives every file it writes 0600."""
         return {name: entry[-1] for name, entry in files(self.outside()).items()}
 
-    def doctor(self) -> dict[str, Any]:
-        return dict(self.service().doctor(Request())["data"])
+    def ours(self, command: str, **request: Any) -> Any:
+        return jsonable(getattr(self.service(), command)(Request(**request)).data)
 
 
 CLEAN = {"create": 0, "delete": 0, "update": 0}
@@ -79,7 +79,7 @@ def lab(tmp_path: Path) -> Both:
 def test_before_anything_is_deployed(lab: Both) -> None:
     lab.write("project/AGENTS.md", "mine\n")
     assert lab.agree()["update"] == 1
-    theirs, ours = lab.original("doctor")["data"], lab.doctor()
+    theirs, ours = lab.original("doctor")["data"], lab.ours("doctor")
     renamed = [
         line.replace("agentpack doctor", "fleet-agentpack doctor", 1)
         for line in theirs["next_actions"]
@@ -91,7 +91,7 @@ def test_a_home_of_the_original_here(lab: Both) -> None:
     first = lab.original_deploy()
     deployed = lab.contents()
     assert lab.agree() == CLEAN
-    assert lab.deploy()["data"]["reason"] == "no_changes"
+    assert lab.deploy().data.reason == "no_changes"
     lab.source("modules/prompts/hello.md", "two\n")
     lab.drop("skill:a-b")
     assert lab.agree()["delete"] > 0
@@ -107,7 +107,7 @@ def test_a_home_of_ours_there(lab: Both) -> None:
     assert lab.agree() == CLEAN
     lab.source("modules/prompts/hello.md", "two\n")
     lab.drop("skill:a-b")
-    first = lab.service().snapshots()["data"]["snapshots"][0]["id"]
+    first = lab.service().snapshots().data.snapshots[0].id
     lab.original_deploy()
     assert lab.agree() == CLEAN
     lab.original("rollback", "--to", first, "--yes")
@@ -173,14 +173,14 @@ def test_pins_and_checkouts(lab: Both) -> None:
     lab.module("skill", "g", "", source=source)
     assert lab.agree()["create"] > 0
     lockfile, pins = lab.repo / "agentpack.lock.json", []
-    for lock in (lambda: lab.original("lock", "--yes"), lambda: lab.service().lock(Request())):
-        data = lock()["data"]
+    for lock in (lambda: lab.original("lock", "--yes")["data"], lambda: lab.ours("lock")):
+        data = lock()
         pins.append((data, [x for x in lockfile.read_text().splitlines() if "generated" not in x]))
     assert pins[0] == pins[1]
     shutil.rmtree(lab.home_dir / "cache")
     assert lab.agree()["create"] > 0
     for command in ("fetch", "update"):
-        ours = getattr(lab.service(), command)(Request())["data"]
+        ours = lab.ours(command)
         assert lab.original(command, "--yes")["data"] == ours
     lab.our_deploy()
     assert lab.agree() == CLEAN
@@ -190,8 +190,7 @@ def test_operator_assets_of_the_original(lab: Both) -> None:
     bootstrap = lab.original("bootstrap", "--yes")["data"]["snapshot_id"]
     before = lab.contents()
     for command in ("plan", "diff"):
-        ours = getattr(lab.service(), command)(Request())["data"]
-        assert lab.original(command)["data"] == ours
+        assert lab.original(command)["data"] == lab.ours(command)
     lab.our_deploy()
     assert lab.agree() == CLEAN
     lab.service().rollback(str(bootstrap))

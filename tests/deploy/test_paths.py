@@ -28,7 +28,7 @@ def refusal(lab: Lab) -> DeployError:
 def test_spaces_unicode_and_quotes_in_names(lab: Lab) -> None:
     names = {"with space.md": "1", "ünï/cödé 🚀.md": "2", 'it\'s "quoted".md': "3", "-rf": "4"}
     lab.skill("odd names", names)
-    first = lab.deploy()["data"]["snapshot_id"]
+    first = lab.deploy().data.snapshot_id
     top = lab.user / ".codex/skills/odd names"
     assert {str(p.relative_to(top)): p.read_text() for p in top.rglob("*") if p.is_file()} == {
         **names,

@@ -138,15 +138,15 @@ class World:
         if not adopt:
             assert {k: v for k, v in self.outputs().items() if k in unmanaged} == unmanaged
         assert self.bystanders() == outside
-        again = self.service.plan(request)["data"]
-        assert again["changes"] == []
-        status = self.service.status(request)["data"]["summary"]
-        assert (status["missing"], status["modified"]) == (0, 0)
-        assert self.service.deploy(request)["data"]["reason"] == "no_changes"
-        if answer["data"]["applied"]:
+        again = self.service.plan(request).data
+        assert again.changes == []
+        status = self.service.status(request).data.summary
+        assert (status.missing, status.modified) == (0, 0)
+        assert self.service.deploy(request).data.reason == "no_changes"
+        if answer.data.applied:
             outputs = self.outputs()
             kept = {name: outputs[name] for name in self.managed() if name in outputs}
-            self.snapshots.append((answer["data"]["snapshot_id"], kept, set(self.managed())))
+            self.snapshots.append((answer.data.snapshot_id, kept, set(self.managed())))
 
     def rollback(self, number: int) -> None:
         if not self.snapshots:
@@ -154,7 +154,7 @@ class World:
         unmanaged, outside = self.unmanaged(), self.bystanders()
         snapshot_id, kept, managed = self.snapshots[number % len(self.snapshots)]
         answer = self.service.rollback(snapshot_id)
-        left = {name for name in kept if any(f"/{name} is not" in w for w in answer["warnings"])}
+        left = {name for name in kept if any(f"/{name} is not" in w for w in answer.warnings)}
         now = self.outputs()
         for name, entry in kept.items():
             if name not in left:

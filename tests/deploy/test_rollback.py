@@ -21,7 +21,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def deploy(lab: Lab, **request: object) -> str:
-    return str(lab.deploy(**request)["data"]["snapshot_id"])
+    return str(lab.deploy(**request).data.snapshot_id)
 
 
 def test_everything_is_as_it_was_at_the_snapshot(lab: Lab) -> None:
@@ -33,9 +33,9 @@ def test_everything_is_as_it_was_at_the_snapshot(lab: Lab) -> None:
     deploy(lab)
     answer = lab.service().rollback(first)
     assert files(lab.outside()) == files(before)
-    assert answer["data"]["rolled_back_to"] == first
+    assert answer.data.rolled_back_to == first
     event = json.loads(
-        (lab.home_dir / f"state/snapshots/{answer['data']['event_snapshot_id']}.json").read_text()
+        (lab.home_dir / f"state/snapshots/{answer.data.event_snapshot_id}.json").read_text()
     )
     assert (event["kind"], event["rolled_back_to"]) == ("rollback", first)
     assert {change["op"] for change in event["changes"]} == {"rollback_restore", "rollback_delete"}
@@ -107,7 +107,7 @@ def test_a_hand_edit_is_kept_and_named(lab: Lab) -> None:
     first = deploy(lab)
     path = lab.write("user/.codex/prompts/hello.md", "edit\n")
     answer = lab.service().rollback(first)
-    (warning,) = answer["warnings"]
+    (warning,) = answer.warnings
     assert str(path) in warning and Path(warning.rpartition(" ")[2]).read_text() == "edit\n"
     assert path.read_text() == "Say hello.\n"
 
@@ -119,7 +119,7 @@ def test_an_unmanaged_file_in_the_way_is_left_alone_and_named(lab: Lab) -> None:
     mine = lab.write("user/.codex/prompts/hello.md", "mine\n")
     answer = lab.service().rollback(first)
     assert mine.read_text() == "mine\n"
-    assert any(str(mine) in text and "not managed" in text for text in answer["warnings"])
+    assert any(str(mine) in text and "not managed" in text for text in answer.warnings)
     lab.prompt("hello", "Say hello.\n")
     with pytest.raises(DeployError) as raised:
         lab.deploy()
@@ -128,7 +128,7 @@ def test_an_unmanaged_file_in_the_way_is_left_alone_and_named(lab: Lab) -> None:
 
 def test_ids_that_cannot_be_used(lab: Lab) -> None:
     first = deploy(lab)
-    event = lab.service().rollback(first)["data"]["event_snapshot_id"]
+    event = lab.service().rollback(first).data.event_snapshot_id
     before = tree(lab.root)
     for bad in ("nope", "../../x", "", f"../{first}", "\x00", event):
         with pytest.raises(DeployError) as raised:
@@ -151,8 +151,8 @@ def test_a_dry_run_writes_nothing(lab: Lab) -> None:
     lab.source("modules/prompts/hello.md", "two\n")
     deploy(lab)
     before = {k: v for k, v in tree(lab.root).items() if not k.startswith("cache")}
-    answer = lab.service().rollback(first, dry_run=True)
-    assert answer["data"]["applied"] is False and answer["data"]["changes"]
+    answer = lab.service().preview_rollback(first)
+    assert answer.data.applied is False and answer.data.changes
     assert {k: v for k, v in tree(lab.root).items() if not k.startswith("cache")} == before
 
 
@@ -203,9 +203,9 @@ def test_a_corrupt_snapshot_is_skipped_and_named(lab: Lab) -> None:
     bad = lab.home_dir / "state/snapshots/1.json"
     bad.write_text("{")
     answer = lab.service().rollback(first)
-    assert any("snapshot 1" in text for text in answer["warnings"])
+    assert any("snapshot 1" in text for text in answer.warnings)
     listed = lab.service().snapshots()
-    assert any("snapshot 1" in text for text in listed["warnings"])
+    assert any("snapshot 1" in text for text in listed.warnings)
     assert lab.drift() == []
 
 

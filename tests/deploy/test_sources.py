@@ -13,6 +13,7 @@ from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.model import module_fs_key
 from fleet_agentpack.deploy.trees import list_files, tree_hash
 from fleet_agentpack.deploy.workspace import Request
+from fleet_agentpack.kit.results import jsonable
 from tests.deploy.lab import CODEX, SKILL, Lab, tree
 
 BASE = "instructions_base--d39861fff1"
@@ -55,7 +56,7 @@ def test_layers_from_low_to_high(lab: Lab) -> None:
         lab.source(f"{place}/.agentpack/module_id", "instructions:base\n")
         assert deployed(lab) == f"layer {number}\n"
     other = lab.service().plan(Request(machine="another"))
-    assert other["data"]["changes"] == []  # the project's layer is above the machine's
+    assert other.data.changes == []  # the project's layer is above the machine's
     assert not list(lab.user.rglob(".agentpack"))
 
 
@@ -133,9 +134,9 @@ def test_overlay_drift_is_named_once(lab: Lab) -> None:
         "file_manifest": [entry._asdict() for entry in listed],
     }
     lab.source(f"overlays/{BASE}/.agentpack/baseline.json", json.dumps(baseline))
-    assert lab.service().plan(Request())["warnings"] == []
+    assert lab.service().plan(Request()).warnings == ()
     lab.source("modules/instructions/base/AGENTS.md", "moved on\n")
-    (warning,) = lab.service().plan(Request())["warnings"]
+    (warning,) = lab.service().plan(Request()).warnings
     assert "overlay drift (global) module instructions:base" in warning and "AGENTS.md" in warning
 
 
@@ -143,7 +144,7 @@ def test_doctor_names_odd_overlay_layouts(lab: Lab) -> None:
     lab.source(f"overlays/{BASE}/AGENTS.md", "a\n")
     lab.source("overlays/instructions:base/AGENTS.md", "b\n")
     lab.source(f"overlays/{BASE}/.agentpack/module_id", "other\n")
-    warnings = lab.service().doctor(Request())["warnings"]
+    warnings = lab.service().doctor(Request()).warnings
     assert any(
         text.startswith("overlay layout (global) module instructions:base") for text in warnings
     )
@@ -205,8 +206,8 @@ def test_a_git_module_follows_its_ref_until_it_is_locked(
     assert data(lab) == "v1\n"
     head = commit(lab, remote, "v2\n")
     assert data(lab) == "v2\n"
-    locked = lab.service().lock(Request())["data"]
-    assert locked["modules"] == 2
+    locked = lab.service().lock(Request()).data
+    assert locked.modules == 2
     document = json.loads((lab.repo / "agentpack.lock.json").read_text())
     assert [row["id"] for row in document["modules"]] == ["instructions:base", "skill:remote"]
     entry = document["modules"][1]
@@ -242,22 +243,22 @@ def test_a_missing_locked_checkout_is_fetched(lab: Lab, remote: Path) -> None:
 
 def test_update_locks_once_then_only_fetches(lab: Lab, remote: Path) -> None:
     from_git(lab, remote)
-    first = lab.service().update(Request())["data"]
+    first = lab.service().update(Request()).data
     store = str(lab.home_dir / "cache")
-    assert first["store"] == store and first["steps"][-1] == {
+    assert first.store == store and jsonable(first.steps[-1]) == {
         "name": "fetch",
         "ok": True,
         "detail": {
-            "git_modules_fetched": first["git_modules_fetched"],
+            "git_modules_fetched": first.git_modules_fetched,
             "store": store,
             "store_posix": store,
         },
     }
-    assert [step["name"] for step in first["steps"]] == ["lock", "fetch"]
-    assert first["git_modules_fetched"] == 1
+    assert [step.name for step in first.steps] == ["lock", "fetch"]
+    assert first.git_modules_fetched == 1
     before = (lab.repo / "agentpack.lock.json").read_bytes()
-    second = lab.service().update(Request())["data"]
-    assert [step["name"] for step in second["steps"]] == ["fetch"]
+    second = lab.service().update(Request()).data
+    assert [step.name for step in second.steps] == ["fetch"]
     assert (lab.repo / "agentpack.lock.json").read_bytes() == before
 
 
@@ -282,7 +283,7 @@ def test_lockfile_codes(lab: Lab) -> None:
     assert code() == ("E_LOCKFILE_INVALID", "lockfile_invalid_json")
     lab.source("agentpack.lock.json", '{"version": 2, "modules": []}')
     assert code() == ("E_LOCKFILE_UNSUPPORTED_VERSION", "lockfile_unsupported_version")
-    warnings = lab.service().plan(Request())["warnings"]
+    warnings = lab.service().plan(Request()).warnings
     assert any("git modules are not pinned" in text for text in warnings)
 
 
@@ -316,7 +317,7 @@ def test_without_git_local_modules_work_and_git_modules_say_so(tmp_path: Path) -
     lab = Lab(tmp_path, git=False)
     lab.targets = {"codex": CODEX}
     lab.instructions("base", "x\n")
-    assert lab.plan()["changes"]
+    assert lab.plan().changes
     lab.module("skill", "remote", "", source={"git": {"url": "file:///nowhere"}})
     error = refusal(lab)
     assert error.code == "E_GIT_NOT_FOUND"

@@ -67,12 +67,12 @@ def test_conformance(case: Case, tmp_path: Path) -> None:
     target = case.target
 
     first = lab.deploy(target=target)
-    assert first["command"] == "deploy" and first["command_id"] == "deploy --apply"
-    assert first["data"]["applied"] and first["data"]["targets"] == [target]
+    assert first.command == "deploy" and first.command_id == "deploy --apply"
+    assert first.data.applied and first.data.targets == [target]
     for root in case.manifests:
         manifest = json.loads((tmp_path / root / f".agentpack.manifest.{target}.json").read_text())
         assert manifest["schema_version"] == 1 and manifest["tool"] == target
-        assert manifest["snapshot_id"] == first["data"]["snapshot_id"]
+        assert manifest["snapshot_id"] == first.data.snapshot_id
     output = tmp_path / case.output
     deployed = output.read_text()
     assert not [name for _, other, name in lab.changes() if other == target]
@@ -88,7 +88,7 @@ def test_conformance(case: Case, tmp_path: Path) -> None:
     lab.deploy(target=target)
     assert "second version\n" in output.read_text()
 
-    lab.service().rollback(first["data"]["snapshot_id"])
+    lab.service().rollback(first.data.snapshot_id)
     assert output.read_text() == deployed and mine.read_text() == "mine\n"
 
 
@@ -186,7 +186,7 @@ def test_codex_home_comes_from_the_option_then_the_variable(tmp_path: Path) -> N
         from fleet_agentpack.deploy.service import DeployService
 
         answer = DeployService(lab.home(**variables)).plan(Request())
-        return str(answer["data"]["changes"][0]["path"])
+        return str(answer.data.changes[0].path)
 
     elsewhere = str(tmp_path / "elsewhere")
     assert place(CODEX_HOME=elsewhere) == f"{elsewhere}/AGENTS.md"
@@ -236,4 +236,4 @@ def test_a_file_and_a_directory_cannot_share_a_name(tmp_path: Path) -> None:
 def test_every_configured_target_is_in_the_answer(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.save()
-    assert lab.plan()["targets"] == sorted(ALL_TARGETS)
+    assert lab.plan().targets == sorted(ALL_TARGETS)

@@ -11,8 +11,8 @@ import pytest
 
 from fleet_agentpack.enact import manifest
 from fleet_agentpack.enact.bundle import Folder
+from fleet_agentpack.enact.registries.sources import BUILTIN_ROOT
 from fleet_agentpack.enact.service import EnactService
-from fleet_agentpack.enact.sources import BUILTIN_ROOT
 from tests.enact.kit import refused
 
 FOLDERS = sorted(path.parent for path in BUILTIN_ROOT.rglob("enact.md"))

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from fleet_agentpack.enact.bundle import unpack
-from fleet_agentpack.enact.client import RemoteRegistry
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import load
+from fleet_agentpack.enact.registries.remote import RemoteRegistry
+from fleet_agentpack.enact.registries.transport import RegistryHttp, RegistryRefusal
 from fleet_agentpack.enact.service import EnactService
-from fleet_agentpack.enact.transport import RegistryHttp, RegistryRefusal
 from fleet_agentpack.kit.secret import Secret
 from tests.cassette import Cassette, _recorded_key
 from tests.enact.fake_registry import FakeRegistry, Lie
@@ -187,7 +187,7 @@ def test_bytes_that_do_not_match_every_claim_change_nothing(
         with refused("INTEGRITY_FAILED"):
             act("alice/hello")
     assert snapshot(home / ".enact") == before
-    assert service.installed()["tools"][0]["version"] == "1.0.0"
+    assert service.installed().tools[0].version == "1.0.0"
 
 
 def test_a_connection_that_breaks_off_leaves_the_old_version(
@@ -277,10 +277,10 @@ def test_hostile_search_results_are_dropped_and_shortened(
         {"name": "null/author", "description": None, "author": None, "tags": None},
     ]
     published.lies["/tools/search"] = Lie(body=json.dumps({"tools": rows}).encode())
-    found = service.search("tool")["results"]
-    assert [hit["name"] for hit in found] == ["fine/tool", "null/author"]
-    assert "\n" not in found[0]["description"] and "\x1b" not in found[0]["description"]
-    assert len(found[0]["description"]) <= 300
+    found = service.search("tool").results
+    assert [hit.name for hit in found] == ["fine/tool", "null/author"]
+    assert "\n" not in found[0].description and "\x1b" not in found[0].description
+    assert len(found[0].description) <= 300
 
 
 def test_a_token_goes_only_to_the_registry_it_was_configured_for(
@@ -337,11 +337,11 @@ def test_an_unreachable_registry_says_so_and_the_rest_goes_on(home: Path) -> Non
     configure(home, registry={"url": "http://127.0.0.1:9"})
     service = make_service(home)
     found = service.search("csv")
-    assert found["results"][0]["name"] == "agentpack/csv/stats"
-    assert "cannot be reached" in found["warnings"][0]
+    assert found.results[0].name == "agentpack/csv/stats"
+    assert "cannot be reached" in found.warnings[0]
     with refused("REGISTRY_UNAVAILABLE"):
         service.install("alice/hello")
-    assert service.install("agentpack/csv/stats")["success"] is True
+    assert service.install("agentpack/csv/stats").success is True
 
 
 @pytest.mark.parametrize("url", ["ftp://x.test/y", "relative/path", "not a url", "javascript:1"])
@@ -350,7 +350,7 @@ def test_a_registry_address_of_another_kind_is_refused(home: Path, url: str) -> 
     service = make_service(home)
     with refused("CONFIG_INVALID"):
         service.install("alice/hello")
-    assert service.search("csv")["warnings"]
+    assert service.search("csv").warnings
 
 
 def test_an_answer_that_never_ends_is_cut_off(published: FakeRegistry) -> None:

@@ -54,7 +54,7 @@ def test_advice_is_for_a_person_and_not_for_an_agent(
 ) -> None:
     status, out, err = fleet(capsys, "tool", "learn", "alice/nothing")
     assert (status, out) == (1, "")
-    assert "use `fleet-agentpack tool search`" in err
+    assert "fleet-agentpack tool search" in err
     assert f"set registry.url in {home}" in err
     assert "enact__" not in err and "ask the user" not in err
 

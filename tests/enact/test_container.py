@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.enact.providers import SCRATCH_BYTES
+from fleet_agentpack.enact.backends.job import SCRATCH_BYTES
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.enact.settings import ContainerSettings
 from tests.enact.kit import add_tool, make_service, refused, use_directory

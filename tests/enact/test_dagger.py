@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.enact import dagger_run
 from fleet_agentpack.enact.arguments import Mount
-from fleet_agentpack.enact.providers import Dagger, Job
+from fleet_agentpack.enact.backends import dagger_child
+from fleet_agentpack.enact.backends.dagger import Dagger
+from fleet_agentpack.enact.backends.job import Job
 
 
 class Recorder:
@@ -101,7 +102,7 @@ def test_the_real_sdk_takes_the_calls_we_make(tmp_path: Path) -> None:
         ):
             inspect.signature(getattr(kind, name)).bind(None, *(["p"] if name == "export" else []))
             patch.setattr(kind, name, answer(value))
-        assert asyncio.run(dagger_run.run(request, sdk)) == (0, "out", "err")
+        assert asyncio.run(dagger_child.run(request, sdk)) == (0, "out", "err")
     steps = (
         "container from withMountedDirectory withWorkdir withEnvVariable withMountedFile "
         "withMountedDirectory withSecretVariable withExec"
@@ -113,7 +114,7 @@ def test_two_runs_are_never_one_for_the_engines_cache(sdk: list[Any], tmp_path: 
     with Dagger({}).prepared(Job("a/b", tmp_path, ["date"])) as start:
         request = json.loads(start.command.stdin)
     for _ in range(2):
-        asyncio.run(dagger_run.run(request, sys.modules["dagger"]))
+        asyncio.run(dagger_child.run(request, sys.modules["dagger"]))
     marks = [arguments for name, arguments, _ in sdk if name == "with_env_variable"]
     assert len(set(marks)) == len(marks) == 2
 
@@ -139,7 +140,7 @@ def test_a_job_becomes_a_container_without_a_shell(
     assert command.env == {"PATH": "/bin"}
     assert "-P" in command.argv, "nothing is imported from the working directory"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(command.stdin)))
-    assert dagger_run.main() == 3
+    assert dagger_child.main() == 3
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("out", "err")
     calls = [name for name, _, _ in sdk]

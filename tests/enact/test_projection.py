@@ -64,7 +64,7 @@ def test_names_that_collide_are_both_listed_with_a_hash_and_reported(
     assert set(names.values()) == {"a/b/c", "a__b/c"}
     assert "a__b__c" not in names
     found = service.installed()
-    assert "share the MCP name a__b__c" in found["warnings"][0]
+    assert "share the MCP name a__b__c" in found.warnings[0]
     outputs = {
         each.entry.name: service.call(each, {}).output
         for each in service.projection().callables.values()
@@ -110,7 +110,7 @@ def test_reserved_namespaces_are_not_asked_of_a_registry(
     for act in (service.install, service.learn, service.run):
         with refused("TOOL_NOT_FOUND"):
             act(name)
-    assert name not in [hit["name"] for hit in service.search("no such search")["results"]]
+    assert name not in [hit.name for hit in service.search("no such search").results]
 
 
 BAD_NAMES = ["../../x", "a/../../../b/c", "a\\b", "a?b", "a#b", "%2e%2e", "a/%2e%2e/b", "A/b"]
@@ -242,13 +242,13 @@ def test_an_active_toolset_shows_only_its_tools(service: EnactService, tools: Pa
     service.change_toolsets(lambda s: toolsets.remove(s, "work", "a/two"))
     service.change_toolsets(lambda s: toolsets.use(s, "work"))
     assert list(names_of(service)) == ["a__one", "a__three"]
-    listed = {tool["name"]: tool["mcp_tools"] for tool in service.installed()["tools"]}
-    assert listed == {"a/one": ["a__one"], "a/two": [], "a/three": ["a__three"]}
+    listed = {tool.name: tool.mcp_tools for tool in service.installed().tools}
+    assert listed == {"a/one": ("a__one",), "a/two": (), "a/three": ("a__three",)}
     add_tool(tools, "a/four")
     service.install("a/four")
     assert "a__four" in names_of(service), "an install joins the active toolset"
     service.uninstall("a/one")
-    assert service.toolsets()[0]["tools"] == ["a/three", "a/four"]
+    assert service.toolsets()[0].tools == ("a/three", "a/four")
     service.change_toolsets(lambda s: toolsets.use(s, None))
     assert len(names_of(service)) == 3
 
@@ -262,9 +262,9 @@ def test_a_dangling_toolset_shows_none_and_warns(
     data = json.loads(path.read_text()) | {"activeToolset": "gone"}
     path.write_text(json.dumps(data))
     assert names_of(service) == {}
-    assert "'gone' does not exist" in service.installed()["warnings"][0]
+    assert "'gone' does not exist" in service.installed().warnings[0]
     add_tool(tools, "a/two")
-    assert "does not show a/two" in str(service.install("a/two")["warnings"])
+    assert "does not show a/two" in str(service.install("a/two").warnings)
 
 
 def test_without_mcp_json_everything_installed_is_shown(
@@ -389,5 +389,5 @@ def test_a_version_in_a_state_file_cannot_lead_out_of_the_store(home: Path) -> N
     (home / ".enact").mkdir()
     (home / ".enact" / "mcp.json").write_text('{"tools": {"a/b": "../../../x"}}')
     listed = make_service(home).installed()
-    assert listed["tools"] == []
-    assert "is not a version" in listed["warnings"][0]
+    assert listed.tools == ()
+    assert "is not a version" in listed.warnings[0]

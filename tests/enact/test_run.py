@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.enact import schemas
-from fleet_agentpack.enact.execute import KILL_WAIT_S, Command, execute
+from fleet_agentpack.enact.backends.child import KILL_WAIT_S, Command, execute
 from fleet_agentpack.enact.service import EnactService
 from tests.enact.kit import add_tool, configure, make_service, needs_bwrap, refused, use_directory
 from tests.enact.test_session import path_without_bwrap, running, wait_until
@@ -535,7 +535,7 @@ def test_an_unknown_backend_is_never_the_host(
     add_tool(folder, NAME, scripts={"run": "touch /tmp/never"})
     use_directory(home, folder, execution=section)
     service = make_service(home)
-    assert service.install(NAME)["success"] is True
+    assert service.install(NAME).success is True
     (work / "x.csv").write_text("a\n1\n")
     for act in (
         lambda: service.run(NAME),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fleet_agentpack.enact.registry import Hit, best_version, rank
+from fleet_agentpack.enact.registries.registry import best_version, rank
+from fleet_agentpack.enact.results import Hit, SearchResult
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.kit.results import UNKNOWN
 from tests.enact.fake_registry import FakeRegistry, Lie
@@ -22,8 +22,8 @@ def remote(registry: FakeRegistry, home: Path) -> FakeRegistry:
     return registry
 
 
-def names(found: dict[str, Any]) -> list[str]:
-    return [hit["name"] for hit in found["results"]]
+def names(found: SearchResult) -> list[str]:
+    return [hit.name for hit in found.results]
 
 
 def at(service: EnactService, moment: float) -> EnactService:
@@ -64,10 +64,10 @@ def test_a_failing_registry_is_answered_from_the_cache_with_a_warning(
     remote.lies["/tools/search"] = lie
     found = at(make_service(home), 1000 + 600).search("pdf")
     assert names(found) == ["alice/pdf/extract"]
-    assert "from 10 minutes ago" in found["warnings"][0]
+    assert "from 10 minutes ago" in found.warnings[0]
     found = make_service(home).search("csv")
     assert names(found)[0] == "agentpack/csv/stats"
-    assert "only built-in tools" in found["warnings"][0]
+    assert "only built-in tools" in found.warnings[0]
 
 
 def test_a_cache_that_cannot_be_read_or_written_is_done_without(
@@ -103,7 +103,7 @@ def test_words_are_prefixes_and_names_and_tags_weigh_more() -> None:
         Hit("a/other", "reads csv"),
         Hit("a/csv-tools", "does things"),
         Hit("a/nothing", "at all"),
-        Hit("a/b", "x", None, ("csv", "analysis")),
+        Hit("a/b", "x", UNKNOWN, ("csv", "analysis")),
     ]
     assert [h.name for h in rank(hits, "CSV analys")] == ["a/b", "a/csv-tools", "a/other"]
     assert rank(hits, "") == hits
@@ -118,13 +118,13 @@ def test_the_best_version_is_the_highest_released_one() -> None:
 
 def test_every_built_in_tool_is_found_and_an_empty_query_lists_them(service: EnactService) -> None:
     found = service.search("", 100)
-    assert len(found["results"]) >= 5
+    assert len(found.results) >= 5
     assert all(name.startswith("agentpack/") for name in names(found))
-    assert found["warnings"] is UNKNOWN
-    assert len(service.search("", 2)["results"]) == 2
+    assert found.warnings is UNKNOWN
+    assert len(service.search("", 2).results) == 2
     nothing = service.search("zzzz")
-    assert nothing["results"] == []
-    assert "registry.url" in nothing["warnings"][0]
+    assert nothing.results == ()
+    assert "registry.url" in nothing.warnings[0]
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
@@ -140,11 +140,11 @@ def test_a_directory_is_a_registry(home: Path, form: str) -> None:
     use_directory(home, folder)
     configure(home, trust={"policy": "allow"}, registry={"url": form.format(folder)})
     service = make_service(home)
-    found = {hit["name"]: hit["version"] for hit in service.search("", 100)["results"]}
+    found = {hit.name: hit.version for hit in service.search("", 100).results}
     assert found["a/deep/tool"] == "1.2.0" and found["b/flat"] == "0.1.0"
     assert "b/other" not in found
-    assert service.install("a/deep/tool@1.0.0")["message"] == "Installed a/deep/tool@1.0.0"
-    assert service.install("b/flat")["success"] is True
+    assert service.install("a/deep/tool@1.0.0").message == "Installed a/deep/tool@1.0.0"
+    assert service.install("b/flat").success is True
 
 
 def test_a_directory_registry_with_attestations(home: Path) -> None:
@@ -165,21 +165,21 @@ def test_a_directory_registry_with_attestations(home: Path) -> None:
     kept.mkdir(parents=True)
     bundle = instance().sign(payload, email="alice@users.noreply.github.com")
     (kept / "alice.json").write_bytes(bundle)
-    assert service.install("a/tool")["success"] is True
+    assert service.install("a/tool").success is True
     (tool / "hello.txt").write_text("changed after the audit")
     with refused("TRUST_REFUSED"):
         service.install("a/tool")
 
 
 def test_learning_gives_the_text_and_how_to_call_it(service: EnactService) -> None:
-    text = service.learn("agentpack/csv/stats")["documentation"]
+    text = service.learn("agentpack/csv/stats").documentation
     assert text.startswith("# CSV statistics")
     assert 'call `enact__run` with `tool: "agentpack/csv/stats"`' in text
     blocks = [block.split("\n```")[0] for block in text.split("```json\n")[1:]]
     assert json.loads(blocks[0])["required"] == ["file"]
     assert json.loads(blocks[1])["required"] == ["rows", "delimiter", "columns"]
     service.install("agentpack/csv/stats")
-    assert "Call `agentpack__csv__stats`" in service.learn("agentpack/csv/stats")["documentation"]
+    assert "Call `agentpack__csv__stats`" in service.learn("agentpack/csv/stats").documentation
 
 
 def test_learning_shows_the_text_of_the_bundle_not_the_registrys(
@@ -195,5 +195,5 @@ def test_learning_shows_the_text_of_the_bundle_not_the_registrys(
     }
     registry.lies["/tools/a/b/versions/1.0.0"] = Lie(200, json.dumps(version).encode())
     configure(home, trust={"policy": "allow"}, registry={"url": registry.url})
-    text = make_service(home).learn("a/b", "1.0.0")["documentation"]
+    text = make_service(home).learn("a/b", "1.0.0").documentation
     assert text.startswith("# honest") and "IGNORE" not in text

@@ -44,7 +44,7 @@ def test_install_and_uninstall_keep_both_files_alike(
     service: EnactService, tools: Path, home: Path
 ) -> None:
     root = home / ".enact"
-    assert service.install("alice/hello")["message"] == "Installed alice/hello@1.1.0"
+    assert service.install("alice/hello").message == "Installed alice/hello@1.1.0"
     assert read(root / "tools.json") == {"tools": {"alice/hello": "1.1.0"}}
     assert read(root / "mcp.json") == {
         "tools": {"alice/hello": "1.1.0"},
@@ -67,10 +67,10 @@ def test_an_upgrade_and_a_downgrade_switch_the_version(
     service: EnactService, tools: Path, home: Path
 ) -> None:
     service.install("alice/hello@1.0.0")
-    assert service.install("alice/hello")["message"] == "Installed alice/hello@1.1.0 (was 1.0.0)"
+    assert service.install("alice/hello").message == "Installed alice/hello@1.1.0 (was 1.0.0)"
     assert [p.name for p in (home / ".enact/tools/alice/hello").iterdir()] == ["1.1.0"]
     service.install("alice/hello", "1.0.0")
-    assert service.installed()["tools"][0]["version"] == "1.0.0"
+    assert service.installed().tools[0].version == "1.0.0"
     with refused("VERSION_NOT_FOUND"):
         service.uninstall("alice/hello@1.1.0")
 
@@ -100,7 +100,7 @@ def test_a_corrupt_file_is_reported_and_left_alone(
             act()
         assert str(path) in refusal.error.message
     assert snapshot(home / ".enact") == before
-    assert any(str(path) in warning for warning in service.installed()["warnings"])
+    assert any(str(path) in warning for warning in service.installed().warnings)
 
 
 @pytest.mark.parametrize("step", range(12))
@@ -187,11 +187,11 @@ def test_a_kill_in_the_middle_of_an_upgrade_leaves_old_or_new(
     make_service(home).install("bob/other")  # the next command that writes tidies up
     after = make_service(home)
     assert list((home / ".enact/.incoming").iterdir()) == []
-    version = after.installed()["tools"][0]["version"]
+    version = after.installed().tools[0].version
     assert [p.name for p in (home / ".enact/tools/alice/hello").iterdir()] == [version]
     assert read(home / ".enact/mcp.json")["tools"]["alice/hello"] == version
     assert after.run("alice/hello").exit_code == 0
-    assert after.installed()["warnings"] is UNKNOWN
+    assert after.installed().warnings is UNKNOWN
 
 
 @pytest.mark.parametrize("step", [slowly(0), slowly(1), 2, slowly(3)])
@@ -201,7 +201,7 @@ def test_a_kill_in_the_middle_of_a_removal_is_finished(
     service.install("alice/hello@1.0.0")
     assert killed_at(home, step, "alice/hello", "uninstall") in (0, 9)
     make_service(home).install("agentpack/csv/stats")
-    names = [tool["name"] for tool in make_service(home).installed()["tools"]]
+    names = [tool.name for tool in make_service(home).installed().tools]
     if "alice/hello" in names:
         assert make_service(home).run("alice/hello").exit_code == 0
     else:
@@ -224,7 +224,7 @@ def test_two_processes_installing_at_once_both_succeed(tools: Path, home: Path) 
     ]
     assert [process.wait(60) for process in running] == [0, 0, 0]
     listed = make_service(home).installed()
-    assert sorted(tool["name"] for tool in listed["tools"]) == sorted(wanted)
+    assert sorted(tool.name for tool in listed.tools) == sorted(wanted)
     assert set(read(home / ".enact/mcp.json")["tools"]) == set(wanted)
 
 
@@ -315,7 +315,7 @@ def test_a_project_pins_its_own_version_in_the_same_store(
     service.install("alice/hello@1.0.0", project=True)
     assert read(work / ".enact/tools.json") == {"tools": {"alice/hello": "1.0.0"}}
     assert service.project_tools() == {"alice/hello": "1.0.0"}
-    assert service.installed()["tools"][0]["version"] == "1.1.0"
+    assert service.installed().tools[0].version == "1.1.0"
     versions = home / ".enact/tools/alice/hello"
     assert sorted(p.name for p in versions.iterdir()) == ["1.0.0", "1.1.0"]
     service.uninstall("alice/hello")
@@ -338,7 +338,7 @@ def test_one_broken_tool_among_fifty_hides_no_other(
     (home / ".enact/receipts/many/tool09/1.0.0.json").unlink()
     fresh = make_service(home)
     assert len(fresh.projection().callables) == 47
-    assert len([w for w in fresh.installed()["warnings"] if "is left out" in w]) == 3
+    assert len([w for w in fresh.installed().warnings if "is left out" in w]) == 3
     assert fresh.run("many/tool10").exit_code == 0
 
 
@@ -347,8 +347,8 @@ def test_the_original_programs_own_entries_are_named_not_run(home: Path) -> None
     (home / ".enact/tools.json").write_text('{"tools": {"old/tool": "1.0.0", "../x": "1.0.0"}}')
     service = make_service(home)
     listed = service.installed()
-    assert listed["tools"] == []
-    assert len(listed["warnings"]) == 2
+    assert listed.tools == ()
+    assert len(listed.warnings) == 2
     with refused("TOOL_CHANGED"):
         service.run("old/tool")
 
@@ -391,7 +391,7 @@ def test_the_store_stamps_what_changes(home: Path, tools: Path, service: EnactSe
 def test_a_file_where_the_store_should_be_is_reported_and_left_alone(home: Path) -> None:
     (home / ".enact").write_text("not a directory")
     service = make_service(home)
-    assert service.search("csv")["results"]
+    assert service.search("csv").results
     with refused("CONFIG_INVALID"):
         service.install("agentpack/csv/stats")
     assert (home / ".enact").read_text() == "not a directory"

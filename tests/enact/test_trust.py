@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.enact.attest import (
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.registries.registry import MOST_ATTESTATIONS
+from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.enact.trust.attestations import (
     AttestationRefused,
     AttestationVerifier,
     Signed,
     Subject,
     verdict,
 )
-from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.identity import GITLAB
-from fleet_agentpack.enact.registry import MOST_ATTESTATIONS
-from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.enact.trust.identity import GITLAB
 from tests.enact.fake_registry import FakeRegistry, Lie
 from tests.enact.kit import configure, manifest, refused, tool_bundle
 from tests.enact.private_sigstore import (
@@ -84,13 +84,13 @@ def assert_refused_everywhere(
         service.run(NAME)
     assert not (home / ".enact" / "tools").exists()
     assert not (home / ".enact" / "tools.json").exists()
-    assert service.installed()["tools"] == []
+    assert service.installed().tools == ()
 
 
 def assert_let_in(service: EnactService) -> None:
-    assert "Calling alice/tools/hello" in service.learn(NAME)["documentation"]
+    assert "Calling alice/tools/hello" in service.learn(NAME).documentation
     assert service.run(NAME).output == f"hello from {NAME}\n"
-    assert service.install(NAME)["success"] is True
+    assert service.install(NAME).success is True
     tool = service.projection().callables["alice__tools__hello"]
     assert service.call(tool, {}).output == f"hello from {NAME}\n"
 
@@ -108,7 +108,7 @@ def test_nothing_remote_is_trusted_by_default(
 ) -> None:
     configure(home, registry={"url": registry.url})
     assert_refused_everywhere(service, home)
-    assert service.install("agentpack/csv/stats")["success"] is True
+    assert service.install("agentpack/csv/stats").success is True
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ def test_an_unknown_policy_is_never_read_as_allow(
         service.install(NAME)
     assert "policy" in refusal.error.message
     assert_refused_everywhere(service, home, "CONFIG_INVALID")
-    assert service.search("csv")["results"]
+    assert service.search("csv").results
 
 
 @pytest.mark.parametrize(
@@ -539,8 +539,8 @@ def test_broken_yaml_refuses_what_needs_it_and_nothing_else(
     with refused("CONFIG_INVALID"):
         service.install("agentpack/csv/stats")
     found = service.search("csv")
-    assert found["results"][0]["name"] == "agentpack/csv/stats"
-    assert any("config.yaml" in warning for warning in found["warnings"])
+    assert found.results[0].name == "agentpack/csv/stats"
+    assert any("config.yaml" in warning for warning in found.warnings)
     assert path.read_text(encoding="utf-8") == "trust: [\n"
 
 
@@ -548,7 +548,7 @@ def test_allow_lets_unattested_tools_in_and_says_so(
     service: EnactService, registry: FakeRegistry, trust: Callable[..., None], digest: str
 ) -> None:
     trust(policy="allow")
-    assert any("not attested" in warning for warning in service.install(NAME)["warnings"])
+    assert any("not attested" in warning for warning in service.install(NAME).warnings)
 
 
 def test_a_tool_installed_under_allow_is_refused_once_the_policy_is_tightened(

@@ -12,8 +12,8 @@ import pytest
 from fleet_agentpack.fleet.engine import open_fleet
 from fleet_agentpack.settings import Settings
 from tests.cassette import Cassette
-from tests.fleet.here import CONFIG, Here, repository
 from tests.fleet.lab.lab import Lab, Missing, find_programs
+from tests.fleet.local_fleet import CONFIG, LocalFleet, repository
 from tests.fleet.stage import CASSETTES, HOST, TOKEN, Stage, service
 
 # Taken before any test cleans its environment.
@@ -60,7 +60,9 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 @pytest.fixture
-async def here(home: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Here]:
+async def local(
+    home: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[LocalFleet]:
     """A machine without Coder, inside a repository called `demo`."""
     project = repository(work / "demo")
     config = home / ".config/fleet-agentpack/config.toml"
@@ -69,8 +71,8 @@ async def here(home: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> Async
     monkeypatch.chdir(project)
     settings = Settings.read()
     fleet = open_fleet(settings, source="ai_controller")
-    machine = Here(project, fleet, settings)
+    machine = LocalFleet(project, fleet, settings)
     yield machine
-    for row in (await fleet.agents())["agents"]:
-        await fleet.delete(row["name"])
+    for row in (await fleet.agents()).agents:
+        await fleet.delete(row.name)
     await fleet.close()

@@ -14,14 +14,15 @@ from typing import Any
 import httpx
 import pytest
 
-from fleet_agentpack.fleet.coder.backend import CoderBackend, Patience
+from fleet_agentpack.fleet.coder.backend import CoderBackend, Timeouts
 from fleet_agentpack.fleet.coder.client import CoderClient
-from fleet_agentpack.fleet.coder.projects import Names
+from fleet_agentpack.fleet.coder.projects import CoderNames
 from fleet_agentpack.fleet.coder.transport import Connection, Limits
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
+from fleet_agentpack.fleet.results import AgentCreated, AgentDetail
 from fleet_agentpack.fleet.service import FleetService, quiet
-from fleet_agentpack.kit.results import jsonable
+from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.secret import Secret
 from tests.cassette import Cassette
 
@@ -41,16 +42,16 @@ def service(
     url: str = HOST,
     token: str = TOKEN,
     *,
-    names: Names | None = None,
+    names: CoderNames | None = None,
     sleep: Callable[[float], Awaitable[None]] = at_once,
     limits: Limits | None = None,
-    patience: Patience | None = None,
+    timeouts: Timeouts | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> FleetService:
     """A fleet service on a Coder; by default it never really waits."""
     connection = Connection(url, Secret(token), sleep=sleep, limits=limits, transport=transport)
     backend = CoderBackend(
-        CoderClient(connection), names or Names(), sleep=sleep, patience=patience
+        CoderClient(connection), names or CoderNames(), sleep=sleep, timeouts=timeouts
     )
     return FleetService(backend, Ledger(ledger), source="ai_controller", sleep=sleep)
 
@@ -86,13 +87,11 @@ class Stage:
 
     async def check(self) -> None:
         """Skip where a live Coder has other templates than the lab's."""
-        names = [project.name for project in (await self.fleet.projects())["projects"]]
+        names = [project.name for project in (await self.fleet.projects()).projects]
         if PROJECT not in names:
             pytest.skip(f"the live Coder has no template {PROJECT}")
 
-    async def create(
-        self, name: str, project: str, spec: str, report: Any = quiet
-    ) -> dict[str, Any]:
+    async def create(self, name: str, project: str, spec: str, report: Any = quiet) -> AgentCreated:
         """Create an agent and remember it: what a test did not make, it does not delete."""
         try:
             made = await self.fleet.create(name, project, "coder", spec, report)
@@ -121,8 +120,8 @@ class Stage:
             if error.kind != "unavailable":
                 raise
         for _ in range(100):
-            shown = jsonable(await self.fleet.show(name))
-            if "warnings" not in shown and shown["agent"]["status"] != "busy":
+            shown = await self.fleet.show(name)
+            if shown.warnings is UNKNOWN and shown.agent.status != "busy":
                 return
             await asyncio.sleep(0.2)
         raise AssertionError(f"{name} never came up: {shown}")
@@ -150,11 +149,11 @@ class Stage:
         await client.delete_workspace(made.id)
         await client.close()
 
-    async def until_status(self, name: str, *wanted: str) -> dict[str, Any]:
+    async def until_status(self, name: str, *wanted: str) -> AgentDetail:
         """The agent once it has one of these statuses; looks again, as a controller would."""
         for _ in range(100):
-            agent: dict[str, Any] = (await self.fleet.show(name))["agent"]
-            if agent["status"] in wanted:
+            agent = (await self.fleet.show(name)).agent
+            if agent.status in wanted:
                 return agent
             await asyncio.sleep(0.3 if self.live else 0)
         raise AssertionError(f"{name} never was {wanted}: {agent}")

@@ -13,10 +13,11 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.service import FleetService
 from fleet_agentpack.kit.results import jsonable
 from tests.fleet.fakecoder import FakeCoder, fleet_of
-from tests.fleet.here import Here
+from tests.fleet.local_fleet import LocalFleet
 from tests.fleet.stage import service
 
-AGENT = {
+# The contract's fields in the contract's order.
+AGENT = [
     "name",
     "workspace_id",
     "status",
@@ -27,8 +28,8 @@ AGENT = {
     "created_at",
     "updated_at",
     "metadata",
-}
-TASK = {
+]
+TASK = [
     "id",
     "agent_name",
     "summary",
@@ -37,7 +38,8 @@ TASK = {
     "created_at",
     "started_at",
     "completed_at",
-}
+]
+HISTORY = ["tasks", "total_count", "page", "page_size", "total_pages"]
 
 
 @dataclass
@@ -50,15 +52,15 @@ class Engine:
 
 @pytest.fixture(params=["coder", "local"])
 async def engine(
-    request: pytest.FixtureRequest, tmp_path: Path, here: Here
+    request: pytest.FixtureRequest, tmp_path: Path, local: LocalFleet
 ) -> AsyncIterator[Engine]:
     if request.param == "coder":
         fleet = service(tmp_path / "fleet.db", transport=FakeCoder(fleet_of(1)))
         yield Engine(fleet, "agent-0")
         await fleet.close()
         return
-    await here.create("agent-0")
-    yield Engine(here.fleet, "agent-0")
+    await local.create("agent-0")
+    yield Engine(local.fleet, "agent-0")
 
 
 async def status_of(work: Any) -> int:
@@ -72,21 +74,22 @@ async def status_of(work: Any) -> int:
 async def test_a_task_from_start_to_stop(engine: Engine) -> None:
     fleet, name = engine.fleet, engine.agent
     idle = jsonable(await fleet.show(name))["agent"]
-    assert set(idle) == AGENT and (idle["status"], idle["current_task"]) == ("idle", None)
+    assert list(idle) == AGENT and (idle["status"], idle["current_task"]) == ("idle", None)
     started = jsonable(await fleet.start(name, "sleep 60"))
-    assert set(started) == {"task", "agent_status", "message"}
-    assert set(started["task"]) == TASK - {"source", "completed_at"}
+    assert list(started) == ["task", "agent_status", "message"]
+    asked = [name for name in TASK if name not in ("source", "completed_at")]
+    assert list(started["task"]) == asked
     busy = jsonable(await fleet.show(name))["agent"]
     assert (busy["status"], busy["current_task"]) == ("busy", "sleep 60")
     assert await status_of(fleet.start(name, "more")) == 409
     (row,) = jsonable(await fleet.agents())["agents"]
     assert row == {"name": name, "status": "busy", "current_task": "sleep 60"}
     (running,) = jsonable(await fleet.history(name))["tasks"]
-    assert set(running) == TASK
+    assert list(running) == TASK
     assert (running["status"], running["completed_at"]) == ("running", None)
     stopped = jsonable(await fleet.stop(name.upper()))
-    assert set(stopped) == {"task", "agent_status", "message"}
-    assert set(stopped["task"]) == TASK and stopped["agent_status"] == "idle"
+    assert list(stopped) == ["task", "agent_status", "message"]
+    assert list(stopped["task"]) == TASK and stopped["agent_status"] == "idle"
     assert stopped["task"]["id"] == started["task"]["id"]
     assert stopped["task"]["status"] == "stopped" and stopped["task"]["completed_at"]
     assert await status_of(fleet.stop(name)) == 400
@@ -94,6 +97,7 @@ async def test_a_task_from_start_to_stop(engine: Engine) -> None:
     again = jsonable(await fleet.start(name, "sleep 60"))
     assert again["task"]["id"] != started["task"]["id"]
     history = jsonable(await fleet.history(name, page_size=1))
+    assert list(history) == HISTORY
     assert (history["total_count"], history["total_pages"]) == (2, 2)
     await fleet.stop(name)
 
@@ -107,4 +111,4 @@ async def test_what_is_refused_is_refused_alike(engine: Engine) -> None:
     assert await status_of(fleet.start(name, "x" * 100_001)) == 400
     assert await status_of(fleet.history(name, page=0)) == 400
     assert await status_of(fleet.create("bad_name", "demo", "coder", "x")) == 400
-    assert (await fleet.history(name, page=7))["tasks"] == []
+    assert (await fleet.history(name, page=7)).tasks == []

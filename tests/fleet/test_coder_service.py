@@ -10,14 +10,16 @@ from typing import Any
 import httpx
 import pytest
 
-from fleet_agentpack.fleet.coder.backend import Patience
-from fleet_agentpack.fleet.coder.projects import Names
+from fleet_agentpack.fleet.coder.backend import Timeouts
+from fleet_agentpack.fleet.coder.projects import CoderNames
 from fleet_agentpack.fleet.coder.transport import Limits
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
+from fleet_agentpack.fleet.results import AgentSummary
 from fleet_agentpack.fleet.service import FleetService
 from tests.fleet.fakecoder import FakeCoder, fleet_of, recorded
 from tests.fleet.stage import service
+from tests.fleet.waiting import until
 
 LIMITS = Limits(deadline_s=0.6, backoff_s=0.001)
 
@@ -52,7 +54,7 @@ async def test_list_costs_one_request_per_hundred_agents(
 ) -> None:
     coder = FakeCoder(fleet_of(size), delay_s=0.005)
     fleet = on(coder, tmp_path / "fleet.db")
-    assert (await fleet.agents())["total_count"] == size
+    assert (await fleet.agents()).total_count == size
     assert len(coder.requests) == requests
     assert coder.most_at_once == min(5, max(1, requests - 1))  # the first tells how many others
     await fleet.close()
@@ -63,8 +65,7 @@ async def test_a_page_that_fails_fails_the_list_and_gives_the_others_up(tmp_path
     coder.trouble = lambda request: expired(request) if "offset=300" in str(request.url) else None
     fleet = on(coder, tmp_path / "fleet.db")
     assert "session token" in (await refused(fleet.agents()))["message"]
-    await asyncio.sleep(0)
-    assert coder.at_once == 0
+    await until(lambda: coder.at_once == 0)
     await fleet.close()
 
 
@@ -83,13 +84,13 @@ async def test_a_list_tells_news_of_an_agent_and_leaves_the_others_unread(
     await fleet.agents()
     assert adjusted == []
     coder.report("agent-1", "working", "Sweeping", "2026-11-16T09:20:00Z")
-    rows = {row["name"]: row for row in (await fleet.agents())["agents"]}
-    assert rows["agent-1"] == {"name": "agent-1", "status": "busy", "current_task": "Sweeping"}
-    assert rows["agent-0"]["status"] == "idle"
+    rows = {row.name: row for row in (await fleet.agents()).agents}
+    assert rows["agent-1"] == AgentSummary("agent-1", "busy", "Sweeping")
+    assert rows["agent-0"].status == "idle"
     assert adjusted == [coder.workspaces[1]["id"]]
     coder.workspaces[1]["latest_build"] |= {"transition": "stop", "status": "stopped"}
-    assert (await fleet.agents())["agents"][1]["status"] == "offline"
-    assert (await fleet.history("agent-1"))["tasks"][0]["status"] == "failed"
+    assert (await fleet.agents()).agents[1].status == "offline"
+    assert (await fleet.history("agent-1")).tasks[0].status == "failed"
 
 
 @pytest.mark.parametrize("size", [1, 300])
@@ -125,12 +126,16 @@ async def test_show_of_a_stranger_is_404_whatever_else_was_asked_answers(
 ) -> None:
     await fleet.agents()
     coder.parameters = {"region": "eu"}  # rebuilt as an ordinary workspace
-    for answer in (httpx.Response(500), hang, httpx.ReadError("cut")):
+    for answer, attempts in ((httpx.Response(500), 1), (hang, 1), (httpx.ReadError("cut"), 3)):
+        coder.requests.clear()
 
-        def inside(request: httpx.Request, answer: Any = answer) -> Any:
-            if not request.url.path.endswith(("/status", "/watch-metadata")):
-                return asyncio.sleep(0.05)
-            return answer(request) if callable(answer) else answer
+        async def asked_inside(expected: int = 2 * attempts) -> None:
+            await until(lambda: sum(map(is_inside, coder.requests)) == expected)
+
+        def inside(request: httpx.Request, answer: Any = answer, first: Any = asked_inside) -> Any:
+            if request.url.path.endswith("/parameters"):
+                return first()  # what the workspace is comes last
+            return (answer(request) if callable(answer) else answer) if is_inside(request) else None
 
         coder.trouble = inside
         started = asyncio.get_running_loop().time()
@@ -139,16 +144,20 @@ async def test_show_of_a_stranger_is_404_whatever_else_was_asked_answers(
         assert {request.method for request in coder.requests} == {"GET"}
 
 
+def is_inside(request: httpx.Request) -> bool:
+    return request.url.path.endswith(("/status", "/watch-metadata"))
+
+
 async def test_show_of_an_offline_agent_asks_nothing_inside_it(
     fleet: FleetService, coder: FakeCoder
 ) -> None:
     coder.workspaces[0]["latest_build"]["status"] = "stopped"
-    assert (await fleet.show("agent-0"))["agent"]["status"] == "offline"
+    assert (await fleet.show("agent-0")).agent.status == "offline"
     assert len(coder.requests) == 2
 
 
 def hang(_: httpx.Request) -> Any:
-    return asyncio.sleep(30)
+    return asyncio.Event().wait()
 
 
 def expired(_: httpx.Request) -> httpx.Response:
@@ -167,7 +176,7 @@ TROUBLES: dict[str, tuple[Callable[[httpx.Request], Any], str]] = {
     "gone": (lambda _: httpx.ConnectError("connection refused"), "cannot be reached"),
     "cut off": (lambda _: httpx.RemoteProtocolError("server disconnected"), "connection"),
     "slow": (hang, "did not answer in time"),
-    "half an answer": (lambda _: HALF, "makes no sense"),
+    "half an answer": (lambda _: HALF, "invalid answer"),
     "html": (lambda _: HTML, "not JSON"),
     "rate limit": (lambda _: LIMITED, "limits the rate"),
     "expired token": (expired, "does not accept the session token"),
@@ -194,7 +203,7 @@ async def test_trouble_with_coder_is_a_503_that_names_it_and_the_next_call_works
     assert words in error["message"]
     assert asyncio.get_running_loop().time() - started < 5
     coder.trouble = None
-    assert (await fleet.agents())["total_count"] == 3
+    assert (await fleet.agents()).total_count == 3
 
 
 @pytest.mark.parametrize("part", ["/parameters", "/status", "/message"])
@@ -206,8 +215,8 @@ async def test_a_token_that_expires_midway_is_a_503_and_starts_nothing(
     assert error["details"]["status"] == 503 and "session token" in error["message"]
     coder.trouble = None
     assert coder.messages == []
-    assert (await fleet.history("agent-0"))["total_count"] == 0
-    assert (await fleet.start("agent-0", "again"))["agent_status"] == "busy"
+    assert (await fleet.history("agent-0")).total_count == 0
+    assert (await fleet.start("agent-0", "again")).agent_status == "busy"
 
 
 async def test_show_does_without_metadata_and_agentapi_and_warns(
@@ -219,8 +228,8 @@ async def test_show_does_without_metadata_and_agentapi_and_warns(
         else None
     )
     shown = await fleet.show("agent-0")
-    assert shown["agent"]["status"] == "idle"
-    assert len(shown["warnings"]) == 2 and "Bad Gateway" in shown["warnings"][1]
+    assert shown.agent.status == "idle"
+    assert len(shown.warnings) == 2 and "Bad Gateway" in shown.warnings[1]
     error = await refused(fleet.start("agent-0", "x"))
     assert error["details"]["status"] == 503 and "AgentAPI" in error["message"]
 
@@ -237,7 +246,7 @@ async def test_two_controllers_with_one_ledger_start_at_once_one_wins(
     lost = [result for result in results if isinstance(result, FleetError)]
     assert len(lost) == 4 and {error.kind for error in lost} == {"conflict"}
     assert len(coder.messages) == 1
-    assert (await fleets[0].history("agent-0"))["total_count"] == 1
+    assert (await fleets[0].history("agent-0")).total_count == 1
     for fleet in fleets:
         await fleet.close()
 
@@ -255,7 +264,7 @@ async def test_two_controllers_with_ledgers_of_their_own_start_at_once_one_wins(
     lost = [result for result in results if isinstance(result, FleetError)]
     assert len(lost) == 3 and {error.kind for error in lost} == {"conflict"}
     assert len(coder.messages) == 1
-    totals = [(await fleet.history("agent-0"))["total_count"] for fleet in fleets]
+    totals = [(await fleet.history("agent-0")).total_count for fleet in fleets]
     assert sorted(totals) == [0, 0, 0, 1]
     for fleet in fleets:
         await fleet.close()
@@ -273,8 +282,8 @@ async def test_a_start_right_after_a_start_is_409_and_right_after_the_end_works(
         coder.busy = False  # AgentAPI notices a moment later
 
     fleet._sleep = settle
-    assert (await fleet.start("agent-0", "two"))["agent_status"] == "busy"
-    statuses = [row["status"] for row in (await fleet.history("agent-0"))["tasks"]]
+    assert (await fleet.start("agent-0", "two")).agent_status == "busy"
+    statuses = [row.status for row in (await fleet.history("agent-0")).tasks]
     assert statuses == ["running", "completed"]
 
 
@@ -289,7 +298,7 @@ async def test_an_agent_that_was_just_made_is_given_a_moment_to_settle(
         coder.busy = False
 
     fleet._sleep = settle
-    assert (await fleet.start("agent-0", "one"))["agent_status"] == "busy"
+    assert (await fleet.start("agent-0", "one")).agent_status == "busy"
 
 
 async def test_states_that_a_later_coder_may_have_are_taken_for_the_safe_ones(
@@ -299,8 +308,8 @@ async def test_states_that_a_later_coder_may_have_are_taken_for_the_safe_ones(
     coder.report("agent-1", "pondering", "?", "2027-01-01T00:00:00Z")
     agent = coder.workspaces[2]["latest_build"]["resources"][0]["agents"][0]
     agent["status"] = "dreaming"
-    rows = (await fleet.agents())["agents"]
-    assert [row["status"] for row in rows] == ["offline", "idle", "offline"]
+    rows = (await fleet.agents()).agents
+    assert [row.status for row in rows] == ["offline", "idle", "offline"]
 
 
 async def test_an_agent_that_never_settles_is_409_after_five_seconds(
@@ -337,9 +346,9 @@ async def test_a_message_without_an_answer_counts_as_sent_when_the_agent_is_at_w
         return None
 
     coder.trouble = lose_the_answer
-    assert (await fleet.start("agent-0", "one"))["agent_status"] == "busy"
+    assert (await fleet.start("agent-0", "one")).agent_status == "busy"
     assert len(coder.messages) == 1
-    assert (await fleet.history("agent-0"))["total_count"] == 1
+    assert (await fleet.history("agent-0")).total_count == 1
 
 
 async def test_a_message_that_got_lost_is_503_and_leaves_no_task(
@@ -351,8 +360,8 @@ async def test_a_message_that_got_lost_is_503_and_leaves_no_task(
     error = await refused(fleet.start("agent-0", "one"))
     assert error["details"]["status"] == 503
     coder.trouble = None
-    assert (await fleet.history("agent-0"))["total_count"] == 0
-    assert (await fleet.start("agent-0", "two"))["agent_status"] == "busy"
+    assert (await fleet.history("agent-0")).total_count == 0
+    assert (await fleet.start("agent-0", "two")).agent_status == "busy"
 
 
 @pytest.mark.parametrize("arrived", [True, False])
@@ -373,37 +382,42 @@ async def test_a_start_of_which_nobody_knows_is_settled_by_the_next_look(
     error = await refused(fleet.start("agent-0", "one"))
     assert error["details"]["status"] == 503 and "not known" in error["message"]
     coder.trouble = None
-    shown = (await fleet.show("agent-0"))["agent"]
-    assert shown["status"] == ("busy" if arrived else "idle")
-    (row,) = (await fleet.history("agent-0"))["tasks"]
-    assert row["status"] == ("running" if arrived else "failed")
+    shown = (await fleet.show("agent-0")).agent
+    assert shown.status == ("busy" if arrived else "idle")
+    (row,) = (await fleet.history("agent-0")).tasks
+    assert row.status == ("running" if arrived else "failed")
 
 
 async def test_a_cancelled_start_leaves_no_half_made_entry(
     fleet: FleetService, coder: FakeCoder
 ) -> None:
-    sending = asyncio.Event()
+    sending, answered = asyncio.Event(), asyncio.Event()
 
-    async def slowly(request: httpx.Request) -> Any:
+    async def hold() -> None:
         sending.set()
-        await asyncio.sleep(0.1)
+        await answered.wait()
 
-    coder.trouble = lambda r: slowly(r) if r.url.path.endswith("/message") else None
+    coder.trouble = lambda r: hold() if r.url.path.endswith("/message") else None
     start = asyncio.create_task(fleet.start("agent-0", "one"))
     await sending.wait()
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    await asyncio.sleep(0.3)
-    (row,) = (await fleet.history("agent-0"))["tasks"]
-    assert row["status"] == "running" and len(coder.messages) == 1
+    answered.set()
+
+    async def confirmed() -> bool:
+        (row,) = (await fleet.history("agent-0")).tasks
+        return row.status == "running"
+
+    await until(confirmed)
+    assert len(coder.messages) == 1
 
 
 async def test_stop_of_work_that_nobody_knows_is_404(fleet: FleetService, coder: FakeCoder) -> None:
     coder.busy = True
     error = await refused(fleet.stop("agent-0"))
     assert (error["error"], error["details"]["status"]) == ("not_found", 404)
-    assert (await fleet.show("agent-0"))["agent"]["status"] == "busy"
+    assert (await fleet.show("agent-0")).agent.status == "busy"
 
 
 async def test_stop_ends_work_that_somebody_else_started(
@@ -412,14 +426,14 @@ async def test_stop_ends_work_that_somebody_else_started(
     coder.report("agent-0", "working", "theirs", "2027-01-01T00:00:00Z")
     coder.busy = True
     stopped = await fleet.stop("agent-0")
-    assert (stopped["task"]["status"], stopped["task"]["source"]) == ("stopped", "agent")
-    assert (await fleet.agents())["agents"][0]["status"] == "idle"
+    assert (stopped.task.status, stopped.task.source) == ("stopped", "agent")
+    assert (await fleet.agents()).agents[0].status == "idle"
 
 
 async def test_an_agent_that_ignores_the_interrupt_is_503_and_stays_busy(
     coder: FakeCoder, tmp_path: Path
 ) -> None:
-    fleet = on(coder, tmp_path / "fleet.db", patience=Patience(stop_s=0.1))
+    fleet = on(coder, tmp_path / "fleet.db", timeouts=Timeouts(stop_s=0.1))
     await fleet.start("agent-0", "one")
     coder.trouble = lambda request: (
         httpx.Response(200, json={"ok": True})
@@ -427,8 +441,8 @@ async def test_an_agent_that_ignores_the_interrupt_is_503_and_stays_busy(
         else None
     )
     error = await refused(fleet.stop("agent-0"))
-    assert error["details"]["status"] == 503 and "still at work" in error["message"]
-    assert (await fleet.history("agent-0"))["tasks"][0]["status"] == "running"
+    assert error["details"]["status"] == 503 and "still working" in error["message"]
+    assert (await fleet.history("agent-0")).tasks[0].status == "running"
     await fleet.close()
 
 
@@ -440,14 +454,14 @@ async def test_a_task_whose_workspace_was_rebuilt_has_failed_and_stays_in_the_hi
     rebuilt["latest_build"]["id"] = "another build"
     rebuilt["latest_app_status"] = None
     coder.workspaces[0], coder.busy = rebuilt, False
-    (row,) = (await fleet.history("agent-0"))["tasks"]
-    assert row["status"] == "failed" and "rebuilt" in row["summary"]
+    (row,) = (await fleet.history("agent-0")).tasks
+    assert row.status == "failed" and "rebuilt" in row.summary
     await fleet.start("agent-0", "two")
-    assert (await fleet.history("agent-0"))["total_count"] == 2
+    assert (await fleet.history("agent-0")).total_count == 2
 
 
 async def test_configured_names_are_used(coder: FakeCoder, tmp_path: Path) -> None:
-    names = Names(
+    names = CoderNames(
         role_parameter="persona",
         spec_parameter="mission",
         app_slug="claude-code",
@@ -455,8 +469,8 @@ async def test_configured_names_are_used(coder: FakeCoder, tmp_path: Path) -> No
     )
     fleet = on(coder, tmp_path / "fleet.db", names=names)
     coder.parameters = {"persona": "coder", "mission": "Fly"}
-    agent = (await fleet.show("agent-0"))["agent"]
-    assert (agent["role"], agent["spec"], agent["project"]) == ("coder", "Fly", "Setup")
+    agent = (await fleet.show("agent-0")).agent
+    assert (agent.role, agent.spec, agent.project) == ("coder", "Fly", "Setup")
     await fleet.agents()
     assert coder.requests[-1].url.params["q"] == "owner:me param:persona"
     await fleet.close()
@@ -466,8 +480,8 @@ async def test_a_long_spec_comes_from_the_parameters_not_from_the_cut_metadata(
     fleet: FleetService, coder: FakeCoder
 ) -> None:
     coder.parameters["agent_spec"] = "x" * 50_000
-    agent = (await fleet.show("agent-0"))["agent"]
-    assert len(agent["spec"]) == len(agent["metadata"]["fleet_mcp_agent_spec"]) == 50_000
+    agent = (await fleet.show("agent-0")).agent
+    assert len(agent.spec) == len(agent.metadata["fleet_mcp_agent_spec"]) == 50_000
 
 
 async def test_a_create_whose_answer_got_lost_is_looked_for_and_not_repeated(
@@ -495,10 +509,8 @@ async def test_a_create_whose_answer_got_lost_is_looked_for_and_not_repeated(
 
     coder.trouble, coder.parameters = lost, values
     fleet = on(coder, tmp_path / "fleet.db")
-    agent = (await fleet.create("papi", "setup-devcontainer", "coder", values["agent_spec"]))[
-        "agent"
-    ]
-    assert (agent["name"], agent["status"]) == ("papi", "idle")
+    agent = (await fleet.create("papi", "setup-devcontainer", "coder", values["agent_spec"])).agent
+    assert (agent.name, agent.status) == ("papi", "idle")
     posts = [request for request in coder.requests if request.method == "POST"]
     assert len(posts) == 1
     await fleet.close()
@@ -525,9 +537,9 @@ async def test_a_create_that_takes_too_long_is_503_and_the_build_goes_on(
         return None
 
     coder.trouble = building
-    fleet = on(coder, tmp_path / "fleet.db", patience=Patience(create_s=0.2))
+    fleet = on(coder, tmp_path / "fleet.db", timeouts=Timeouts(create_s=0.2))
     error = await refused(fleet.create("papi", "setup-devcontainer", "coder", "x"))
     assert error["details"]["status"] == 503 and error["details"]["workspace_id"] == made["id"]
-    rows = {row["name"]: row["status"] for row in (await fleet.agents())["agents"]}
+    rows = {row.name: row.status for row in (await fleet.agents()).agents}
     assert rows["papi"] == "offline"
     await fleet.close()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from typing import Any
 
 import pytest
 
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.results import AgentList, TaskSummary
 from fleet_agentpack.kit.results import jsonable
 from tests.fleet.fakecoder import recorded
 from tests.fleet.stage import PROJECT, Stage
+from tests.fleet.waiting import until
 
 OAUTH = "Implement user authentication with OAuth2. Include tests and documentation."
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
@@ -25,7 +28,7 @@ async def refused(work: Any) -> dict[str, Any]:
 
 @pytest.mark.cassettes("projects")
 async def test_projects_are_the_templates_that_can_hold_agents(stage: Stage) -> None:
-    projects = (await stage.fleet.projects())["projects"]
+    projects = (await stage.fleet.projects()).projects
     names = [project.name for project in projects]
     assert PROJECT in names and "plain" not in names
     setup = next(project for project in projects if project.name == PROJECT)
@@ -38,7 +41,7 @@ async def test_projects_are_the_templates_that_can_hold_agents(stage: Stage) -> 
     "project", ["dataone-devcontainer", "DataOne-DevContainer", "dataone platform"]
 )
 async def test_roles_are_the_options_of_the_role_parameter(stage: Stage, project: str) -> None:
-    roles = (await stage.fleet.roles(project))["roles"]
+    roles = (await stage.fleet.roles(project)).roles
     assert [(role.name, role.display_name) for role in roles] == [
         ("coder", "Software Engineer"),
         ("operator", "Operations Engineer"),
@@ -53,7 +56,7 @@ async def test_roles_of_an_unknown_project_are_404_and_of_a_plain_template_none(
     error = await refused(stage.fleet.roles("no-such-project"))
     assert (error["error"], error["details"]["status"]) == ("not_found", 404)
     assert PROJECT in error["message"]
-    assert (await stage.fleet.roles("plain")) == {"roles": []}
+    assert (await stage.fleet.roles("plain")).roles == []
 
 
 @pytest.mark.cassettes("create_agent")
@@ -62,19 +65,14 @@ async def test_create_waits_until_the_agent_is_ready_and_tells_how_the_build_goe
 ) -> None:
     told: list[str] = []
     made = await stage.create("papi", PROJECT, OAUTH, lambda done, total, text: told.append(text))
-    agent = made["agent"]
-    assert {key: agent[key] for key in ("name", "status", "role", "project", "spec")} == {
-        "name": "papi",
-        "status": "idle",
-        "role": "coder",
-        "project": PROJECT,
-        "spec": OAUTH,
-    }
-    assert agent["current_task"] is None
-    assert agent["metadata"] == {"fleet_mcp_agent_spec": OAUTH}
-    assert TIME.match(agent["created_at"]) and TIME.match(agent["updated_at"])
+    agent = made.agent
+    assert (agent.name, agent.status, agent.role) == ("papi", "idle", "coder")
+    assert (agent.project, agent.spec) == (PROJECT, OAUTH)
+    assert agent.current_task is None
+    assert agent.metadata == {"fleet_mcp_agent_spec": OAUTH}
+    assert TIME.match(agent.created_at) and TIME.match(agent.updated_at)
     assert "Planning the workspace" in told and "workspace: applying" in told
-    assert "papi" in made["message"]
+    assert "papi" in made.message
 
 
 @pytest.mark.cassettes("projects", "create_build_fails")
@@ -142,7 +140,7 @@ async def test_create_in_a_template_without_the_role_parameter_is_400(stage: Sta
 async def test_an_empty_fleet_is_an_empty_list(stage: Stage) -> None:
     if stage.live:
         pytest.skip("a live fleet is rarely empty")
-    assert await stage.fleet.agents() == {"agents": [], "total_count": 0}
+    assert await stage.fleet.agents() == AgentList([], 0)
 
 
 @pytest.mark.cassettes("list_agents")
@@ -154,11 +152,11 @@ async def test_list_tells_idle_busy_and_offline_in_one_request(stage: Stage) -> 
         await stage.have("echo", "broken-build")
         await stage.fleet.start("bravo-2", "work 20 Writing integration tests")
     listed = await stage.fleet.agents()
-    rows = {row["name"]: (row["status"], row["current_task"]) for row in listed["agents"]}
+    rows = {row.name: (row.status, row.current_task) for row in listed.agents}
     assert rows["alpha"] == ("idle", None)
     assert rows["bravo-2"] == ("busy", "work 20 Writing integration tests")
     assert rows["delta"] == rows["echo"] == ("offline", None)
-    assert listed["total_count"] == len(rows)
+    assert listed.total_count == len(rows)
     if stage.cassette:
         assert len(rows) == 8
         assert stage.cassette.sent() == ["/api/v2/workspaces"]
@@ -167,22 +165,22 @@ async def test_list_tells_idle_busy_and_offline_in_one_request(stage: Stage) -> 
 @pytest.mark.cassettes("show_agent")
 async def test_show_has_role_spec_status_and_the_pull_request(stage: Stage) -> None:
     await stage.have("papi", spec="Implement OAuth2 authentication")
-    agent = (await stage.fleet.show("papi"))["agent"]
-    assert agent["status"] == "idle" and agent["current_task"] is None
-    assert (agent["role"], agent["project"]) == ("coder", PROJECT)
-    assert agent["spec"] == agent["metadata"]["fleet_mcp_agent_spec"]
-    assert agent["spec"] == "Implement OAuth2 authentication"
+    agent = (await stage.fleet.show("papi")).agent
+    assert agent.status == "idle" and agent.current_task is None
+    assert (agent.role, agent.project) == ("coder", PROJECT)
+    assert agent.spec == agent.metadata["fleet_mcp_agent_spec"]
+    assert agent.spec == "Implement OAuth2 authentication"
     if stage.cassette:
-        assert agent["metadata"] == {
+        assert agent.metadata == {
             "fleet_mcp_agent_spec": "Implement OAuth2 authentication",
             "fleet_mcp_pull_request_url": "https://github.com/org/repo/pull/123",
             "fleet_mcp_pull_request_status": "open",
             "fleet_mcp_pull_request_check_status": "passing",
         }
         workspace = recorded("show_agent", "/api/v2/users/me/workspace/papi")
-        assert agent["created_at"] == workspace["created_at"][:19] + "Z"
+        assert agent.created_at == workspace["created_at"][:19] + "Z"
         reported = workspace["latest_app_status"]["created_at"]
-        assert agent["updated_at"] == reported[:19] + "Z"
+        assert agent.updated_at == reported[:19] + "Z"
 
 
 @pytest.mark.cassettes("show_agent")
@@ -191,16 +189,16 @@ async def test_work_that_somebody_else_started_is_seen_and_kept_as_history(stage
     if stage.live:
         await stage.another().start("papi", "work 8 Writing integration tests")
     busy = await stage.until_status("papi", "busy")
-    assert busy["current_task"] in ("work 8 Writing integration tests", None)
+    assert busy.current_task in ("work 8 Writing integration tests", None)
     if stage.live:
         await stage.until_status("papi", "idle")
     else:
         await stage.fleet.show("papi")
     history = await stage.fleet.history("papi")
-    (task,) = history["tasks"]
-    assert task["status"] == "completed" and task["source"] == "human"
-    assert task["summary"].startswith("work 8 Writing integration tests")
-    assert task["agent_name"] == "papi" and TIME.match(task["completed_at"])
+    (task,) = history.tasks
+    assert task.status == "completed" and task.source == "human"
+    assert task.summary.startswith("work 8 Writing integration tests")
+    assert task.agent_name == "papi" and TIME.match(task.completed_at or "")
 
 
 @pytest.mark.cassettes("show_agent")
@@ -232,7 +230,7 @@ async def test_a_workspace_that_is_no_agent_is_404_for_every_tool_and_nothing_is
             fleet.delete("my-dev-box"),
         ):
             assert (await refused(work))["details"]["status"] == 404
-        assert "my-dev-box" not in [row["name"] for row in (await fleet.agents())["agents"]]
+        assert "my-dev-box" not in [row.name for row in (await fleet.agents()).agents]
         assert await still_there()
     if stage.cassette:
         assert {request.method for request in stage.cassette.requests} == {"GET"}
@@ -243,39 +241,40 @@ async def test_a_workspace_that_is_no_agent_is_404_for_every_tool_and_nothing_is
 async def test_tasks_start_conflict_complete_and_fail(stage: Stage) -> None:
     fleet = stage.fleet
     await stage.have("papi")
-    started = jsonable(await fleet.start("papi", "Fix authentication bug in login endpoint"))
-    task = started["task"]
-    assert started["agent_status"] == "busy"
-    assert (task["status"], task["agent_name"]) == ("running", "papi")
-    assert set(task) == {"id", "agent_name", "summary", "status", "created_at", "started_at"}
+    started = await fleet.start("papi", "Fix authentication bug in login endpoint")
+    task = started.task
+    assert started.agent_status == "busy"
+    assert (task.status, task.agent_name) == ("running", "papi")
+    fields = {"id", "agent_name", "summary", "status", "created_at", "started_at"}
+    assert set(jsonable(task)) == fields
 
     error = await refused(fleet.start("papi", "And another thing"))
     assert (error["error"], error["details"]["status"]) == ("conflict", 409)
-    assert error["details"]["task_id"] == task["id"]
+    assert error["details"]["task_id"] == task.id
 
-    done = await until_ended(stage, task["id"])
-    assert done["status"] == "completed" and done["source"] == "ai_controller"
-    assert done["completed_at"] >= done["started_at"]
+    done = await until_ended(stage, task.id)
+    assert done.status == "completed" and done.source == "ai_controller"
+    assert done.completed_at >= done.started_at
 
     # AgentAPI still says `running` for a moment: the start waits for it instead of refusing.
     if stage.cassette:  # the recording did not look at the workspace here
         stage.cassette.hold("GET", "/api/v2/users/me/workspace/papi")
-    second = (await fleet.start("papi", "fail on purpose"))["task"]
-    failed = await until_ended(stage, second["id"])
-    assert failed["status"] == "failed"
-    assert "fail on purpose" in failed["summary"]
+    second = (await fleet.start("papi", "fail on purpose")).task
+    failed = await until_ended(stage, second.id)
+    assert failed.status == "failed"
+    assert "fail on purpose" in failed.summary
 
     history = await fleet.history("papi", page=1, page_size=1)
-    assert [row["id"] for row in history["tasks"]] == [second["id"]]
-    assert (history["total_count"], history["total_pages"]) == (2, 2)
-    assert (await fleet.history("papi", page=2, page_size=1))["tasks"][0]["id"] == task["id"]
+    assert [row.id for row in history.tasks] == [second.id]
+    assert (history.total_count, history.total_pages) == (2, 2)
+    assert (await fleet.history("papi", page=2, page_size=1)).tasks[0].id == task.id
 
 
-async def until_ended(stage: Stage, task_id: str) -> dict[str, Any]:
+async def until_ended(stage: Stage, task_id: str) -> TaskSummary:
     for _ in range(100):
-        rows = (await stage.fleet.history("papi"))["tasks"]
-        row = next(row for row in rows if row["id"] == task_id)
-        if row["status"] != "running":
+        rows = (await stage.fleet.history("papi")).tasks
+        row = next(row for row in rows if row.id == task_id)
+        if row.status != "running":
             return row
         await asyncio.sleep(0.3 if stage.live else 0)
     raise AssertionError(f"never ended: {row}")
@@ -292,14 +291,14 @@ async def test_a_second_controller_without_our_ledger_gets_409_too(stage: Stage)
 @pytest.mark.cassettes("stop_task")
 async def test_stop_interrupts_and_waits_until_the_agent_is_idle(stage: Stage) -> None:
     await stage.have("papi")
-    started = (await stage.fleet.start("papi", "work 60 Migrate the database"))["task"]
+    started = (await stage.fleet.start("papi", "work 60 Migrate the database")).task
     stopped = await stage.fleet.stop("papi")
-    assert stopped["agent_status"] == "idle"
-    assert stopped["task"]["id"] == started["id"]
-    assert (stopped["task"]["status"], stopped["task"]["source"]) == ("stopped", "ai_controller")
+    assert stopped.agent_status == "idle"
+    assert stopped.task.id == started.id
+    assert (stopped.task.status, stopped.task.source) == ("stopped", "ai_controller")
     for _ in range(3):  # later reports of the interrupted work change nothing
-        (task,) = (await stage.fleet.history("papi"))["tasks"]
-        assert task["status"] == "stopped"
+        (task,) = (await stage.fleet.history("papi")).tasks
+        assert task.status == "stopped"
     error = await refused(stage.fleet.stop("papi"))
     assert (error["error"], error["details"]["status"]) == ("bad_request", 400)
 
@@ -308,9 +307,9 @@ async def test_stop_interrupts_and_waits_until_the_agent_is_idle(stage: Stage) -
 async def test_delete_destroys_the_workspace(stage: Stage) -> None:
     await stage.have("papi")
     gone = await stage.fleet.delete("papi")
-    assert gone["message"] == "Agent 'papi' deleted successfully"
-    assert gone["deleted_agent"]["name"] == "papi"
-    assert len(gone["deleted_agent"]["workspace_id"]) == 36
+    assert gone.message == "Agent 'papi' deleted successfully"
+    assert gone.deleted_agent.name == "papi"
+    assert len(gone.deleted_agent.workspace_id) == 36
     assert (await refused(stage.fleet.show("papi")))["details"]["status"] == 404
 
 
@@ -331,12 +330,19 @@ async def test_delete_cancels_an_active_build_waits_and_deletes(stage: Stage) ->
         creating = asyncio.create_task(
             stage.create("slowpoke", "slow-build", "Keep the build green")
         )
-        await asyncio.sleep(2)
+
+        async def building() -> bool:
+            with contextlib.suppress(FleetError):
+                await stage.fleet.show("slowpoke")
+                return True
+            return False
+
+        await until(building)
         creating.cancel()
         stage.made.append("slowpoke")
     told: list[str] = []
     gone = await stage.fleet.delete("slowpoke", lambda done, total, text: told.append(text))
-    assert gone["deleted_agent"]["name"] == "slowpoke"
+    assert gone.deleted_agent.name == "slowpoke"
     assert "Canceling the active build" in told
     if stage.cassette:
         assert stage.cassette.sent("POST")[0] == stage.cassette.sent("POST")[1]
@@ -357,7 +363,7 @@ async def test_start_and_stop_on_an_offline_agent_are_400(stage: Stage, name: st
 @pytest.mark.cassettes("list_agents")
 async def test_names_match_in_any_case(stage: Stage) -> None:
     await stage.have("alpha")
-    assert (await stage.fleet.history("ALPHA"))["total_count"] == 0
+    assert (await stage.fleet.history("ALPHA")).total_count == 0
     error = await refused(stage.fleet.stop("ALPHA"))
     assert "'alpha' is not busy" in error["message"]
 
@@ -383,5 +389,5 @@ async def test_page_sizes_are_clamped_and_a_page_past_the_end_is_empty(
 ) -> None:
     await stage.have("alpha")
     page = await stage.fleet.history("alpha", page=10**30, page_size=asked)
-    assert page["tasks"] == [] and page["page_size"] == given
-    assert (page["total_count"], page["total_pages"], page["page"]) == (0, 0, 10**30)
+    assert page.tasks == [] and page.page_size == given
+    assert (page.total_count, page.total_pages, page.page) == (0, 0, 10**30)

@@ -104,12 +104,12 @@ def test_a_file_that_is_no_database_is_503_and_left_alone(tmp_path: Path) -> Non
     assert path.read_bytes().startswith(b"not a database")
 
 
-def test_a_ledger_of_a_later_version_is_refused(tmp_path: Path) -> None:
+def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "fleet.db"
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     db.close()
-    with pytest.raises(FleetError, match="later version"):
+    with pytest.raises(FleetError, match="newer version"):
         Ledger(path).open_tasks()
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.fleet.models import Report, Sighting, Task
+from fleet_agentpack.fleet.models import AgentSnapshot, StatusReport, Task
 from fleet_agentpack.fleet.reconcile import CLAIM_S, REBUILT, UNCONFIRMED, episodes, reconcile
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -19,18 +19,18 @@ def at(second: float) -> datetime:
     return START + timedelta(seconds=second)
 
 
-def report(number: int, state: str, second: float, message: str = "") -> Report:
-    return Report(f"report-{number}", state, message or state, at(second) + THERE)
+def report(number: int, state: str, second: float, message: str = "") -> StatusReport:
+    return StatusReport(f"report-{number}", state, message or state, at(second) + THERE)
 
 
-def seen(reports: list[Report], now: float, **more: object) -> Sighting:
+def seen(reports: list[StatusReport], now: float, **more: object) -> AgentSnapshot:
     values = {
         "workspace_id": "ws",
         "name": "papi",
         "project": "setup",
         "created_at": START,
         "updated_at": START,
-        "looked_at": at(now),
+        "taken_at": at(now),
         "build": "build-1",
         "alive": True,
         "online": True,
@@ -40,10 +40,10 @@ def seen(reports: list[Report], now: float, **more: object) -> Sighting:
         "reported_at": reports[-1].at if reports else None,
         **more,
     }
-    return Sighting(**values)  # type: ignore[arg-type]
+    return AgentSnapshot(**values)  # type: ignore[arg-type]
 
 
-def task(second: float, reports: list[Report], **more: object) -> Task:
+def task(second: float, reports: list[StatusReport], **more: object) -> Task:
     values = {
         "id": f"task-{second}",
         "workspace_id": "ws",
@@ -60,7 +60,7 @@ def task(second: float, reports: list[Report], **more: object) -> Task:
     return Task(**values)  # type: ignore[arg-type]
 
 
-def settle(tasks: list[Task], view: Sighting) -> list[Task]:
+def settle(tasks: list[Task], view: AgentSnapshot) -> list[Task]:
     changed = {task.id: task for task in reconcile(tasks, view)}
     kept = [changed.pop(task.id, task) for task in tasks]
     return [*kept, *changed.values()]
@@ -123,15 +123,15 @@ def test_reported_work_is_not_over_just_because_the_screen_is_still() -> None:
     assert ours.status == "running"
 
 
-def test_a_rebuild_ends_the_task_with_the_last_word_that_outlived_it() -> None:
+def test_a_rebuild_ends_the_task_with_the_last_report_that_outlived_it() -> None:
     ours = task(10, READY)
     rebuilt = seen([], 30, build="build-2")
     assert settle([ours], rebuilt)[0].status == "failed"
     assert settle([ours], rebuilt)[0].outcome == REBUILT
-    done = replace(rebuilt, last_word=report(5, "complete", 20, "All done"))
+    done = replace(rebuilt, last_report=report(5, "complete", 20, "All done"))
     assert settle([ours], done)[0].status == "completed"
     assert settle([ours], done)[0].outcome == "All done"
-    old = replace(rebuilt, last_word=READY[0])
+    old = replace(rebuilt, last_report=READY[0])
     assert settle([ours], old)[0].status == "failed"
 
 

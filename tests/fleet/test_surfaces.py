@@ -14,7 +14,7 @@ import pytest
 
 from fleet_agentpack.settings import Settings
 from tests.cassette import Cassette
-from tests.fleet.here import CONFIG, Here
+from tests.fleet.local_fleet import CONFIG, LocalFleet
 from tests.fleet.stage import CASSETTES, HOST, TOKEN
 from tests.rig import SESSION_TOKEN
 
@@ -79,6 +79,7 @@ async def test_tools_answer_over_mcp_from_the_recordings(monkeypatch: pytest.Mon
             assert not failed and shown["agent"]["role"] == "coder"
             failed, error = await call(made, "show_agent", agent_name="nobody")
             assert failed and error["error"] == "not_found" and error["details"]["status"] == 404
+            assert error["message"].endswith("Call list_agents to see the names.")
             assert set(error) == {"error", "message", "details"}
 
 
@@ -121,9 +122,9 @@ HOSTILE: list[Any] = [
 
 
 async def test_hostile_arguments_are_refused_in_the_domain_s_shape_and_change_nothing(
-    here: Here, monkeypatch: pytest.MonkeyPatch
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await here.create("papi")
+    await local.create("papi")
     async with client(monkeypatch) as made:
         for tool, (fields, _) in NINE.items():
             for value in HOSTILE if fields else []:
@@ -135,7 +136,7 @@ async def test_hostile_arguments_are_refused_in_the_domain_s_shape_and_change_no
 
 
 async def test_create_reports_progress_over_mcp(
-    here: Here, monkeypatch: pytest.MonkeyPatch
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str | None] = []
 
@@ -207,10 +208,10 @@ async def test_without_any_project_the_list_says_what_to_do(
     assert "inside a git repository" in listed["warnings"][0]
 
 
-def command(here: Here, *arguments: str, status: int = 0, **variables: str) -> str:
+def command(local: LocalFleet, *arguments: str, status: int = 0, **variables: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "fleet_agentpack", "fleet", *arguments],
-        cwd=here.project,
+        cwd=local.project,
         stdin=subprocess.DEVNULL,
         env={**os.environ, **variables},
         capture_output=True,
@@ -221,45 +222,48 @@ def command(here: Here, *arguments: str, status: int = 0, **variables: str) -> s
     return done.stdout if status == 0 or "--json" in arguments else done.stderr
 
 
-async def test_the_command_line_runs_a_fleet(here: Here, home: Path) -> None:
-    assert "demo" in command(here, "projects")
-    assert "Software Engineer" in command(here, "roles", "demo")
-    assert command(here, "list") == "No agents.\n"
+async def test_the_command_line_runs_a_fleet(local: LocalFleet, home: Path) -> None:
+    assert "demo" in command(local, "projects")
+    assert "Software Engineer" in command(local, "roles", "demo")
+    assert command(local, "list") == "No agents.\n"
     spec = home / "spec.md"
     spec.write_text("Keep it green\n")
     arguments = ("create", "papi", "--project", "demo", "--spec-file", str(spec))
-    assert "Agent 'papi' created" in command(here, *arguments)
-    assert "already exists" in command(here, *arguments, status=1)
-    assert "Keep it green" in command(here, "show", "PAPI")
-    assert "Task started" in command(here, "start", "papi", "write", "notes.txt", "hello")
-    row = await here.ended("papi")
-    assert row["source"] == "human"
-    table = command(here, "history", "papi")
+    assert "Agent 'papi' created" in command(local, *arguments)
+    refusal = command(local, *arguments, status=1)
+    assert "already exists" in refusal and "fleet-agentpack fleet delete papi" in refusal
+    unknown = command(local, "show", "nobody", status=1)
+    assert "fleet-agentpack fleet list" in unknown and "list_agents" not in unknown
+    assert "Keep it green" in command(local, "show", "PAPI")
+    assert "Task started" in command(local, "start", "papi", "write", "notes.txt", "hello")
+    row = await local.ended("papi")
+    assert row.source == "human"
+    table = command(local, "history", "papi")
     assert "completed" in table and "human" in table and "page 1 of 1, 1 tasks" in table
-    assert '"type": "result"' in command(here, "logs", "papi")
-    listed = json.loads(command(here, "list", "--json"))
+    assert '"type": "result"' in command(local, "logs", "papi")
+    listed = json.loads(command(local, "list", "--json"))
     assert listed["agents"] == [{"name": "papi", "status": "idle", "current_task": None}]
-    command(here, "start", "papi", "sleep 60")
-    assert "busy" in command(here, "list")
-    assert "Task stopped" in command(here, "stop", "papi")
-    assert "pass --yes" in command(here, "delete", "papi", status=1)
-    assert "agent/papi" in command(here, "delete", "papi", "--yes")
-    error = json.loads(command(here, "show", "papi", "--json", status=1))
+    command(local, "start", "papi", "sleep 60")
+    assert "busy" in command(local, "list")
+    assert "Task stopped" in command(local, "stop", "papi")
+    assert "pass --yes" in command(local, "delete", "papi", status=1)
+    assert "agent/papi" in command(local, "delete", "papi", "--yes")
+    error = json.loads(command(local, "show", "papi", "--json", status=1))
     assert error["error"] == "not_found"
 
 
-async def test_watch_keeps_the_table_up_to_date_until_interrupted(here: Here) -> None:
-    await here.create("papi")
+async def test_watch_keeps_the_table_up_to_date_until_interrupted(local: LocalFleet) -> None:
+    await local.create("papi")
     watching = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "fleet_agentpack", "fleet", "list", "--watch", "--interval", "0.1"),
-        cwd=here.project,
+        cwd=local.project,
         stdout=subprocess.PIPE,
     )
     assert watching.stdout
     seen = b""
     while b"idle" not in seen:
         seen += await asyncio.wait_for(watching.stdout.readline(), 30)
-    await here.fleet.start("papi", "sleep 60")
+    await local.fleet.start("papi", "sleep 60")
     while b"busy" not in seen:
         seen += await asyncio.wait_for(watching.stdout.readline(), 30)
     watching.send_signal(2)
@@ -267,12 +271,12 @@ async def test_watch_keeps_the_table_up_to_date_until_interrupted(here: Here) ->
     assert await watching.wait() == 130
 
 
-def test_control_characters_from_outside_do_not_reach_the_terminal(here: Here) -> None:
-    config = here.settings.config_path
+def test_control_characters_from_outside_do_not_reach_the_terminal(local: LocalFleet) -> None:
+    config = local.settings.config_path
     assert config
     evil = '\n[fleet.roles.evil]\ndisplay_name = "\\u001b[31mred"\n'
     config.write_text(CONFIG + evil)
-    assert "\x1b" not in command(here, "roles", "demo")
+    assert "\x1b" not in command(local, "roles", "demo")
 
 
 def test_the_cassettes_hold_no_token_and_no_stray_header() -> None:

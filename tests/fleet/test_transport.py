@@ -14,7 +14,7 @@ import pytest
 from fleet_agentpack.fleet.coder import errors
 from fleet_agentpack.fleet.coder.backend import CoderBackend
 from fleet_agentpack.fleet.coder.client import CoderClient
-from fleet_agentpack.fleet.coder.projects import Names
+from fleet_agentpack.fleet.coder.projects import CoderNames
 from fleet_agentpack.fleet.coder.translate import unavailable
 from fleet_agentpack.fleet.coder.transport import Connection, Limits
 from fleet_agentpack.kit.secret import Secret
@@ -280,7 +280,7 @@ async def test_pages_are_asked_for_until_all_are_there_each_agent_once() -> None
 
     # A workspace that is deleted between two requests moves the others by one.
     made, script = connection(page(0, 100, 250), page(99, 199, 250), page(199, 249, 249))
-    fleet = await CoderBackend(CoderClient(made), Names()).all()
+    fleet = await CoderBackend(CoderClient(made), CoderNames()).agents()
     assert len({one.name for one in fleet}) == len(fleet) == 249
     assert [request.url.params["offset"] for request in script.requests] == ["0", "100", "200"]
     exact, script = connection(page(0, 100, 100))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 import math
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -32,9 +33,16 @@ class Row:
     note: str | None = None
 
 
+class Point(NamedTuple):
+    x: int
+    y: Maybe[int] = UNKNOWN
+
+
 def test_unknown_is_left_out_and_none_is_null() -> None:
     assert jsonable(Row("a")) == {"name": "a", "note": None}
     assert jsonable(Row("a", 0)) == {"name": "a", "size": 0, "note": None}
+    assert jsonable(Point(1)) == {"x": 1}
+    assert jsonable((Point(1, 2), (1, 2))) == [{"x": 1, "y": 2}, [1, 2]]
     assert jsonable({"a": UNKNOWN, "b": [UNKNOWN, 1], "c": {UNKNOWN}}) == {"b": [1], "c": []}
 
 
@@ -58,6 +66,11 @@ def test_numbers_that_json_lacks_are_null() -> None:
 def test_file_names_that_are_no_text_can_be_sent() -> None:
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
     assert to_text(jsonable({name: name, "ü": "ü"})).encode() == '{"caf?":"caf?","ü":"ü"}'.encode()
+
+
+def test_a_field_may_have_the_name_of_a_keyword() -> None:
+    Step = dataclasses.make_dataclass("Step", ["from_", "to"])
+    assert jsonable(Step("1.0.0", "2.0.0")) == {"from": "1.0.0", "to": "2.0.0"}
 
 
 @pytest.mark.parametrize("value", [object(), b"x", Row, Secret("x"), {"deep": [object()]}])

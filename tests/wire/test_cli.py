@@ -146,3 +146,14 @@ def test_the_printed_size_is_the_size_on_the_wire(
     text = json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
     assert total[:2] == ["all", str(len(tools))]
     assert int(total[2].replace(",", "")) == len(text.encode()) - 1
+
+
+def test_the_wire_is_taken_before_anything_heavy_is_imported() -> None:
+    code = (
+        "import sys, fleet_agentpack.cli, fleet_agentpack.wire.descriptors\n"
+        "print({'fastmcp', 'mcp', 'pydantic', 'httpx', 'asyncio'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=child_environment()
+    )
+    assert done.stdout == "set()\n", done.stderr

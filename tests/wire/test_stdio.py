@@ -287,6 +287,20 @@ def test_a_tool_that_hears_nothing_does_not_keep_the_process() -> None:
     assert b"Traceback" not in done.stderr
 
 
+def test_a_cancelled_request_is_not_waited_for_at_end_of_input() -> None:
+    code = (
+        "import sys; from tests.wire import example; from fleet_agentpack.wire import stdio\n"
+        "stdio.DRAIN_TIMEOUT_S = 600; sys.exit(example.main())"
+    )
+    # A tool that cannot hear of its cancellation, so nothing ever answers the request.
+    params = {"name": "block", "arguments": {"seconds": 600}}
+    cancel = {"method": "notifications/cancelled", "params": {"requestId": 1}}
+    call = {"id": 1, "method": "tools/call", "params": params}
+    lines = "".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in (call, cancel))
+    done = pipe(lines, [sys.executable, "-c", code])  # which gives up after a minute
+    assert done.returncode == 0
+
+
 def test_progress_reaches_the_client_before_the_answer(example: Stdio) -> None:
     for tool in ("wait", "work_in_thread"):
         params = {"name": tool, "arguments": {}, "_meta": {"progressToken": tool}}

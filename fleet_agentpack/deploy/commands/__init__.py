@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.terminal import Paint, ask, printable, table
-from fleet_agentpack.deploy.commands import report as words
+from fleet_agentpack.deploy.commands import report
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.kit.results import jsonable
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
+    from fleet_agentpack.deploy.results import Envelope
     from fleet_agentpack.deploy.service import DeployService
     from fleet_agentpack.deploy.workspace import Request
     from fleet_agentpack.settings import Settings
@@ -76,10 +77,9 @@ class Console:
     @property
     def service(self) -> DeployService:
         """The service for this environment."""
-        from fleet_agentpack.deploy.service import open_home
+        from fleet_agentpack.deploy.service import open_service
 
-        settings = self._settings
-        return open_home(settings.environ, settings.home, settings.cwd, settings.directories.cache)
+        return open_service(self._settings)
 
     def request(self, **more: Any) -> Request:
         """What the global flags ask for."""
@@ -93,12 +93,12 @@ class Console:
         if self.arguments.json and not self.arguments.yes:
             raise DeployError.confirm_required(command)
 
-    def answer(self, envelope: dict[str, Any], *lines: str) -> None:
+    def answer(self, envelope: Envelope[Any], *lines: str) -> None:
         """Print an envelope, or its warnings and some lines."""
         if self.arguments.json:
             print(json.dumps(jsonable(envelope), indent=2, ensure_ascii=False))
             return
-        self.warn(envelope["warnings"])
+        self.warn(envelope.warnings)
         for line in lines:
             print(line)
 
@@ -139,7 +139,7 @@ def _init(parser: argparse.ArgumentParser) -> Handler:
         answer = console.service.init(console.arguments.repo, with_git=console.arguments.git)
         console.answer(
             answer,
-            f"Initialized {answer['data']['repo']}",
+            f"Initialized {answer.data.repo}",
             "Next: fleet-agentpack plan shows what it would deploy.",
         )
 
@@ -149,7 +149,7 @@ def _init(parser: argparse.ArgumentParser) -> Handler:
 def _plan(_parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
         answer = console.service.plan(console.request())
-        console.answer(answer, *words.plan_lines(console.paint, answer["data"]))
+        console.answer(answer, *report.plan_lines(console.paint, answer.data))
 
     return run
 
@@ -160,9 +160,9 @@ def _diff(_parser: argparse.ArgumentParser) -> Handler:
         if console.arguments.json:
             console.answer(service.diff(console.request()))
             return
-        found, warnings = service.differences(console.request())
-        console.warn(warnings)
-        words.print_differences(console.paint, found, service.texts(found))
+        found = service.differences(console.request())
+        console.warn(found.warnings)
+        report.print_differences(console.paint, found, service.texts(found))
 
     return run
 
@@ -173,14 +173,14 @@ def _status(parser: argparse.ArgumentParser) -> Handler:
         action="append",
         default=[],
         metavar="KIND[,KIND]",
-        help=f"show only {', '.join(words.ONLY)}",
-        type=words.kinds,
+        help=f"show only {', '.join(report.ONLY)}",
+        type=report.kinds,
     )
 
     def run(console: Console) -> None:
         only = tuple(dict.fromkeys(kind for kinds in console.arguments.only for kind in kinds))
         answer = console.service.status(console.request(only=only))
-        console.answer(answer, *words.status_lines(console.paint, answer["data"]))
+        console.answer(answer, *report.status_lines(console.paint, answer.data))
 
     return run
 
@@ -193,7 +193,7 @@ def _doctor(parser: argparse.ArgumentParser) -> Handler:
         if fix:
             console.confirmed("doctor --fix")
         answer = console.service.doctor(console.request(), fix=fix)
-        console.answer(answer, *words.doctor_lines(console.paint, answer["data"]))
+        console.answer(answer, *report.doctor_lines(console.paint, answer.data))
 
     return run
 
@@ -213,17 +213,17 @@ def _deploy(parser: argparse.ArgumentParser) -> Handler:
             console.answer(service.deploy(request))
             return
         if dry:
-            found, warnings = service.differences(request)
-            console.warn(warnings)
-            words.print_plan(console.paint, found, service.texts(found))
+            found = service.differences(request)
+            console.warn(found.warnings)
+            report.print_plan(console.paint, found, service.texts(found))
             return
 
         def approve(found: Plan) -> bool:
-            words.print_plan(console.paint, found, service.texts(found))
+            report.print_plan(console.paint, found, service.texts(found))
             return given.yes or not found.changes or ask("Apply changes?")
 
         answer = service.deploy(request, confirm=approve)
-        console.answer(answer, words.outcome(answer["data"]))
+        console.answer(answer, report.outcome(answer.data))
 
     return run
 
@@ -232,20 +232,16 @@ def _rollback(parser: argparse.ArgumentParser) -> Handler:
     parser.add_argument("--to", required=True, metavar="ID", help="the snapshot to go back to")
 
     def run(console: Console) -> None:
-        given = console.arguments
-        if not given.dry_run:
-            console.confirmed("rollback")
-        answer = console.service.rollback(given.to, dry_run=given.dry_run)
-        data = answer["data"]
-        if given.dry_run:
-            rows = [
-                f"{row['op']} {row['target']} {printable(row['path'])}" for row in data["changes"]
-            ]
-            console.answer(answer, *rows, f"{len(rows)} change(s); nothing was written")
+        service, to = console.service, console.arguments.to
+        if console.arguments.dry_run:
+            preview = service.preview_rollback(to)
+            rows = [f"{row.op} {row.target} {printable(row.path)}" for row in preview.data.changes]
+            console.answer(preview, *rows, f"{len(rows)} change(s); nothing was written")
             return
-        console.answer(
-            answer, f"Rolled back to {data['rolled_back_to']}. Event: {data['event_snapshot_id']}"
-        )
+        console.confirmed("rollback")
+        answer = service.rollback(to)
+        event = answer.data.event_snapshot_id
+        console.answer(answer, f"Rolled back to {to}. Event: {event}")
 
     return run
 
@@ -255,13 +251,13 @@ def _snapshots(_parser: argparse.ArgumentParser) -> Handler:
         answer = console.service.snapshots()
         rows = [
             [
-                row["id"],
-                row["kind"] + (f" to {row['rolled_back_to']}" if row["rolled_back_to"] else ""),
-                row["created_at"][:19].replace("T", " "),
-                str(row["files"]),
-                ", ".join(row["targets"]),
+                row.id,
+                row.kind + (f" to {row.rolled_back_to}" if row.rolled_back_to else ""),
+                row.created_at[:19].replace("T", " "),
+                str(row.files),
+                ", ".join(row.targets),
             ]
-            for row in answer["data"]["snapshots"]
+            for row in answer.data.snapshots
         ]
         headers = ["id", "kind", "created (UTC)", "files", "targets"]
         console.answer(answer, table(headers, rows, console.paint) if rows else "No snapshots yet")
@@ -273,8 +269,8 @@ def _lock(_parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
         console.confirmed("lock")
         answer = console.service.lock(console.request())
-        data = answer["data"]
-        console.answer(answer, f"Locked {data['modules']} module(s) in {data['lockfile']}")
+        done = answer.data
+        console.answer(answer, f"Locked {done.modules} module(s) in {done.lockfile}")
 
     return run
 
@@ -283,8 +279,8 @@ def _fetch(_parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
         console.confirmed("fetch")
         answer = console.service.fetch(console.request())
-        data = answer["data"]
-        console.answer(answer, f"{data['git_modules_fetched']} git module(s) in {data['store']}")
+        done = answer.data
+        console.answer(answer, f"{done.git_modules_fetched} git module(s) in {done.store}")
 
     return run
 
@@ -301,7 +297,7 @@ def _update(parser: argparse.ArgumentParser) -> Handler:
         if any(service.update_steps(request, **wanted)):
             console.confirmed("update")
         answer = service.update(request, **wanted)
-        rows = [words.step_line(step) for step in answer["data"]["steps"]]
+        rows = [report.step_line(step) for step in answer.data.steps]
         console.answer(answer, *(rows or ["Nothing to do"]))
 
     return run

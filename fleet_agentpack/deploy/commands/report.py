@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, get_args
 
 from fleet_agentpack.console.terminal import Paint, printable, table
+from fleet_agentpack.deploy.results import (
+    ChangeCounts,
+    DeployData,
+    DoctorData,
+    DriftKind,
+    Locked,
+    PlanData,
+    StatusData,
+    UpdateStep,
+)
+from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.results import Maybe, Unknown
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Change, Plan
 
-ONLY = ("missing", "modified", "extra")
+ONLY: tuple[DriftKind, ...] = get_args(DriftKind)
 _COLOURS = {"create": "green", "update": "yellow", "delete": "red"}
 _DRIFT_COLOURS = {"missing": "red", "modified": "yellow", "extra": "cyan"}
 
@@ -25,17 +37,17 @@ def kinds(text: str) -> list[str]:
     return found
 
 
-def _summary(summary: dict[str, int]) -> str:
-    return f"Plan: +{summary['create']} ~{summary['update']} -{summary['delete']}"
+def _summary(summary: ChangeCounts) -> str:
+    return f"Plan: +{summary.create} ~{summary.update} -{summary.delete}"
 
 
-def plan_lines(paint: Paint, data: dict[str, Any]) -> list[str]:
+def plan_lines(paint: Paint, data: PlanData) -> list[str]:
     """The counts, then a line per change."""
-    lines = [paint(_summary(data["summary"]), "bold")]
-    for row in data["changes"]:
-        op = paint(f"{row['op'].capitalize():<6}", _COLOURS[row["op"]])
-        note = "  (not managed: needs --adopt)" if row.get("update_kind") == "adopt_update" else ""
-        lines.append(f"{op} {row['target']:<11} {printable(row['path'])}{note}")
+    lines = [paint(_summary(data.summary), "bold")]
+    for row in data.changes:
+        op = paint(f"{row.op.capitalize():<6}", _COLOURS[row.op])
+        note = "  (not managed: needs --adopt)" if row.update_kind == "adopt_update" else ""
+        lines.append(f"{op} {row.target:<11} {printable(row.path)}{note}")
     return lines
 
 
@@ -63,63 +75,57 @@ def _line_style(line: str) -> tuple[str, ...]:
     return styles.get(line[:1], ())
 
 
-def outcome(data: dict[str, Any]) -> str:
+def outcome(data: DeployData) -> str:
     """What became of a deploy."""
-    if data["applied"]:
-        return f"Applied. Snapshot: {data['snapshot_id']}"
-    return "Aborted" if data.get("reason") == "aborted" else "No changes"
+    if data.applied:
+        return f"Applied. Snapshot: {data.snapshot_id}"
+    return "Aborted" if data.reason == "aborted" else "No changes"
 
 
-def status_lines(paint: Paint, data: dict[str, Any]) -> list[str]:
+def status_lines(paint: Paint, data: StatusData) -> list[str]:
     """Drift by root, and what to do about it."""
-    if not data["drift"]:
+    if not data.drift:
         lines = ["No drift"]
     else:
-        counts = data["summary"]
+        counts = vars(data.summary)
         lines = [paint(", ".join(f"{counts[kind]} {kind}" for kind in ONLY), "bold")]
-    for group in data["summary_by_root"]:
-        lines.append(paint(f"{group['target']} {printable(group['root'])}", "bold"))
-        for row in data["drift"]:
-            if (row["target"], row["root"]) == (group["target"], group["root"]):
-                kind = paint(f"{row['kind']:<8}", _DRIFT_COLOURS[row["kind"]])
-                lines.append(f"  {kind} {printable(os.path.relpath(row['path'], row['root']))}")
-    if "next_actions" in data:
-        lines += _next_actions(data["next_actions"])
-    return lines
+    for group in data.summary_by_root:
+        lines.append(paint(f"{group.target} {printable(group.root)}", "bold"))
+        for row in data.drift:
+            if (row.target, row.root) == (group.target, group.root):
+                kind = paint(f"{row.kind:<8}", _DRIFT_COLOURS[row.kind])
+                lines.append(f"  {kind} {printable(os.path.relpath(row.path, row.root))}")
+    return lines + _next_actions(data.next_actions)
 
 
-def doctor_lines(paint: Paint, data: dict[str, Any]) -> list[str]:
+def doctor_lines(paint: Paint, data: DoctorData) -> list[str]:
     """The roots and their state, fixes, and what to do next."""
     rows = [
         [
-            row["target"],
-            paint("ok", "green")
-            if not row["issues"]
-            else paint(", ".join(row["issues"]), "yellow"),
-            printable(row["root"]),
+            row.target,
+            paint(", ".join(row.issues), "yellow") if row.issues else paint("ok", "green"),
+            printable(row.root),
         ]
-        for row in data["roots"]
+        for row in data.roots
     ]
-    lines = [f"Machine: {data['machine_id']}"]
+    lines = [f"Machine: {data.machine_id}"]
     if rows:
         lines.append(table(["target", "state", "root"], rows, paint))
-    for fix in data["gitignore_fixes"]:
-        done = "Updated" if fix["updated"] else "Already right:"
-        lines.append(f"{done} {fix['gitignore_path']}")
-    if "next_actions" in data:
-        lines += _next_actions(data["next_actions"])
-    return lines
+    for fix in data.gitignore_fixes:
+        done = "Updated" if fix.updated else "Already right:"
+        lines.append(f"{done} {fix.gitignore_path}")
+    return lines + _next_actions(data.next_actions)
 
 
-def _next_actions(commands: list[str]) -> list[str]:
-    """Commands for people: without the flags that are for programs."""
-    plain = [line.removesuffix(" --json").removesuffix(" --yes") for line in commands]
-    return ["Next actions:", *(f"  {line}" for line in plain)]
+def _next_actions(actions: Maybe[Sequence[Action]]) -> list[str]:
+    if isinstance(actions, Unknown):
+        return []
+    return ["Next actions:", *(f"  {action.for_person({})}" for action in actions)]
 
 
-def step_line(step: dict[str, Any]) -> str:
+def step_line(step: UpdateStep) -> str:
     """What one step of an update did."""
-    detail = step["detail"]
-    if step["name"] == "lock":
-        return f"lock: {detail['modules']} module(s) in {detail['lockfile']}"
-    return f"fetch: {detail['git_modules_fetched']} git module(s) in {detail['store']}"
+    done = step.detail
+    if isinstance(done, Locked):
+        return f"lock: {done.modules} module(s) in {done.lockfile}"
+    return f"fetch: {done.git_modules_fetched} git module(s) in {done.store}"

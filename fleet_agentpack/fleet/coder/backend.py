@@ -1,24 +1,32 @@
-"""Coder's words into the fleet's: workspaces are agents, AgentAPI is where they take tasks."""
+"""Coder as an engine: agents are workspaces, and tasks are messages to the AgentAPI inside."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Literal
 
 from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.coder import errors, models
-from fleet_agentpack.fleet.coder.builds import BuildWatch
+from fleet_agentpack.fleet.coder.builds import BuildWatcher
 from fleet_agentpack.fleet.coder.client import CoderClient, app_path, at_once
 from fleet_agentpack.fleet.coder.listing import ListPage
-from fleet_agentpack.fleet.coder.projects import Blueprint, CoderProjects, Names
-from fleet_agentpack.fleet.coder.sighting import agent_app, glance, sighting
+from fleet_agentpack.fleet.coder.projects import AgentTemplate, CoderNames, CoderProjects
+from fleet_agentpack.fleet.coder.snapshot import agent_app, listed_agent, snapshot
 from fleet_agentpack.fleet.coder.translate import as_fleet_errors, described, unavailable
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
-from fleet_agentpack.fleet.models import Glance, Line, Order, Project, Role, Sighting, Task
+from fleet_agentpack.fleet.models import (
+    Activity,
+    AgentSnapshot,
+    ListedAgent,
+    Message,
+    NewAgent,
+    Task,
+)
+from fleet_agentpack.fleet.results import Project, Role
+from fleet_agentpack.kit.actions import Action
 
 ESCAPE = "\x1b"  # the one key that interrupts a program behind AgentAPI
 METADATA_PREFIX = "fleet_mcp_"
@@ -26,8 +34,8 @@ KEPT_BUILDS = 5000
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long the slow things may take."""
+class Timeouts:
+    """How long slow operations may take, and how often their state is polled."""
 
     create_s: float = 600.0
     delete_s: float = 300.0
@@ -36,25 +44,34 @@ class Patience:
     stop_poll_s: float = 0.3
 
 
+@dataclass(frozen=True)
+class InsideView:
+    """What was learned inside a workspace."""
+
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    activity: Activity | None = None
+    warnings: tuple[str, ...] = ()
+
+
 class CoderBackend:
     """Agents in Coder workspaces of the token's user."""
 
     def __init__(
         self,
         client: CoderClient,
-        names: Names,
+        names: CoderNames,
         *,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._names = names
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Timeouts()
         self._sleep = sleep
         self._now = now
         self._projects = CoderProjects(client, names)
-        self._builds = BuildWatch(client, self._patience.poll_s, sleep)
+        self._builds = BuildWatcher(client, self._timeouts.poll_s, sleep)
         self._parameters: dict[str, dict[str, str]] = {}  # by build, where they never change
         self._agents: set[str] = set()  # workspaces listed as agents
 
@@ -63,11 +80,11 @@ class CoderBackend:
         await self._client.close()
 
     @property
-    def without_projects(self) -> str:
-        """See `Catalogue.without_projects`."""
+    def no_projects_hint(self) -> str:
+        """See `Catalogue.no_projects_hint`."""
         return (
-            f"No Coder template of yours has the parameter {self._names.role_parameter}. Add it to"
-            " one, or name another in the configuration file ([fleet.coder] role_parameter)."
+            f"None of your Coder templates has the parameter {self._names.role_parameter}. Add it"
+            " to one, or name another in the configuration file ([fleet.coder] role_parameter)."
         )
 
     async def projects(self) -> list[Project]:
@@ -80,180 +97,176 @@ class CoderBackend:
         with as_fleet_errors():
             return await self._projects.roles(project)
 
-    async def all(self) -> list[Glance]:
-        """See `Workspaces.all`: one request per 100 agents."""
-        looked_at = self._now()
+    async def agents(self) -> list[ListedAgent]:
+        """See `Workspaces.agents`: one request per 100 agents."""
+        taken_at = self._now()
         query = f"owner:me param:{self._names.role_parameter}"
         with as_fleet_errors():
             pages = await self._client.workspaces(query)
-        # By id: what moved from one page to the next meanwhile is there twice.
+        # By id: a workspace that moved to the next page between two requests is listed twice.
         fleet = {
-            row.id: glance(row, partial(self._listed, page, row.id, looked_at))
+            row.id: listed_agent(row, partial(self._listed, page, row.id, taken_at))
             for page in pages
             for row in page.rows
         }
         self._agents = set(fleet)
         return list(fleet.values())
 
-    async def look(self, name: str, *, closely: bool) -> Sighting:
-        """See `Workspaces.look`: two requests, closely at most four."""
-        looked_at = self._now()
+    async def find(self, name: str, *, detailed: bool) -> AgentSnapshot:
+        """See `Workspaces.find`: two requests, detailed at most four."""
+        taken_at = self._now()
         with as_fleet_errors():
             try:
                 workspace = await self._client.workspace(name)
             except errors.NotFound as error:
                 raise FleetError.no_such_agent(name) from error
-            seen = self._sighting(workspace, looked_at)
-            if not (closely and seen.online):
-                return _with_parameters(seen, await self._agent_parameters(seen), self._names)
+            agent = self._snapshot(workspace, taken_at)
+            if not (detailed and agent.online):
+                return _with_parameters(agent, await self._agent_parameters(agent), self._names)
             if workspace.id not in self._agents:
-                # Nothing is asked inside a workspace that may be somebody's own.
-                await self._agent_parameters(seen)
-            inside = at_once(self._metadata(seen), self._activity(seen))
+                # Ask nothing inside a workspace that may turn out not to be an agent.
+                await self._agent_parameters(agent)
+            asked = at_once(self._metadata(agent), self._activity(agent))
             try:
-                # A stranger is 404, whatever came of the other two questions.
-                parameters = await self._agent_parameters(seen)
-                (values, metadata_warnings), activity = await inside
+                # What is not an agent is 404, whatever the other two requests answer.
+                parameters = await self._agent_parameters(agent)
+                collected, reported = await asked
             finally:
-                inside.cancel()
-        seen = replace(
-            seen, metadata=values, activity=activity[0], warnings=metadata_warnings + activity[1]
+                asked.cancel()
+        agent = replace(
+            agent,
+            metadata=collected.metadata,
+            activity=reported.activity,
+            warnings=collected.warnings + reported.warnings,
         )
-        return _with_parameters(seen, parameters, self._names)
+        return _with_parameters(agent, parameters, self._names)
 
-    async def create(self, order: Order, report: Progress) -> Sighting:
+    async def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """See `Workspaces.create`."""
         with as_fleet_errors():
-            blueprint = await self._blueprint(order)
-            values = {
-                blueprint.role_parameter: order.role,
-                blueprint.spec_parameter: order.spec,
-            }
-            report(0, None, f"Creating workspace '{order.name}' from {blueprint.template.name}")
-            workspace = await self._post(order, blueprint, values)
-            if _nobody_builds(workspace):
+            template = await self._template(new)
+            values = {template.role_parameter: new.role, template.spec_parameter: new.spec}
+            report(0, None, f"Creating workspace '{new.name}' from {template.template.name}")
+            workspace = await self._post(new, template, values)
+            if _lacks_provisioner(workspace):
                 report(0, None, "Coder has no provisioner for this template; waiting for one")
             self._remember(workspace.latest_build.id, values)
             try:
-                async with asyncio.timeout(self._patience.create_s):
+                async with asyncio.timeout(self._timeouts.create_s):
                     workspace = await self._builds.until_ready(workspace, report)
             except TimeoutError as error:
                 raise FleetError.unavailable(
-                    f"Workspace '{order.name}' was not ready within {self._patience.create_s:g} s."
-                    " Its build goes on; show_agent tells how it is.",
+                    f"Workspace '{new.name}' was not ready within {self._timeouts.create_s:g} s."
+                    " The build continues.",
+                    Action("show_agent", {"agent_name": new.name}, "Check it with {}.", "{}"),
                     workspace_id=workspace.id,
                 ) from error
-        seen = self._sighting(workspace, self._now())
-        return _with_parameters(seen, values, self._names)
+        agent = self._snapshot(workspace, self._now())
+        return _with_parameters(agent, values, self._names)
 
-    async def delete(self, seen: Sighting, report: Progress) -> str | None:
+    async def delete(self, agent: AgentSnapshot, report: Progress) -> str | None:
         """See `Workspaces.delete`."""
-        workspace: models.Workspace = seen.handle
+        workspace: models.Workspace = agent.handle
         try:
             with as_fleet_errors():
-                async with asyncio.timeout(self._patience.delete_s):
+                async with asyncio.timeout(self._timeouts.delete_s):
                     await self._builds.destroy(workspace, report)
         except TimeoutError as error:
             raise FleetError.unavailable(
-                f"Workspace '{seen.name}' was not deleted within {self._patience.delete_s:g} s;"
-                " the deletion may still be going on.",
+                f"Workspace '{agent.name}' was not deleted within {self._timeouts.delete_s:g} s;"
+                " the deletion may still finish.",
                 workspace_id=workspace.id,
             ) from error
         return None
 
-    async def ask(self, seen: Sighting) -> Sighting:
-        """See `Work.ask`."""
-        activity, warnings = await self._activity(seen, required=True)
-        return replace(seen, activity=activity, warnings=seen.warnings + warnings)
+    async def with_activity(self, agent: AgentSnapshot) -> AgentSnapshot:
+        """See `Tasks.with_activity`."""
+        found = await self._activity(agent, required=True)
+        return replace(agent, activity=found.activity, warnings=agent.warnings + found.warnings)
 
-    async def send(self, seen: Sighting, task: Task) -> None:
-        """See `Work.send`."""
-        app = self._app(seen)
+    async def send(self, agent: AgentSnapshot, task: Task) -> None:
+        """See `Tasks.send`."""
+        app = self._app(agent)
         with as_fleet_errors():
             try:
                 await self._client.agent_message(app, task.description, "user")
             except errors.NotConnected:
                 raise
             except errors.Unreachable as error:
-                await self._check_arrival(seen, error)
+                await self._check_arrival(agent, error)
             except errors.CoderError as error:
-                # AgentAPI answers 500 whatever its reason is; whether it is at work tells which.
+                # AgentAPI answers 500 for any reason; whether it is running tells which one.
                 if error.status == 500 and await self._is_running(app):
-                    raise FleetError.conflict(
-                        f"Agent '{seen.name}' is at work already. Wait for its end or call"
-                        " stop_agent_task.",
-                        agent_name=seen.name,
-                        **described(error),
-                    ) from error
-                raise unavailable(error, f"Agent '{seen.name}' did not take the task") from error
+                    raise FleetError.busy(agent.name, **described(error)) from error
+                raise unavailable(error, f"Agent '{agent.name}' did not accept the task") from error
 
-    async def interrupt(self, seen: Sighting, task: Task) -> None:  # noqa: ARG002
-        """See `Work.interrupt`: ESC, then wait for AgentAPI to be stable."""
-        app = self._app(seen)
+    async def interrupt(self, agent: AgentSnapshot, task: Task) -> None:  # noqa: ARG002
+        """See `Tasks.interrupt`: ESC, then wait for AgentAPI to be stable."""
+        app = self._app(agent)
         with as_fleet_errors():
             await self._client.agent_message(app, ESCAPE, "raw")
             try:
-                async with asyncio.timeout(self._patience.stop_s):
+                async with asyncio.timeout(self._timeouts.stop_s):
                     while await self._is_running(app):
-                        await self._sleep(self._patience.stop_poll_s)
+                        await self._sleep(self._timeouts.stop_poll_s)
             except TimeoutError as error:
                 raise FleetError.unavailable(
-                    f"Agent '{seen.name}' was interrupted but is still at work after"
-                    f" {self._patience.stop_s:g} s.",
-                    agent_name=seen.name,
+                    f"Agent '{agent.name}' was interrupted, but is still working after"
+                    f" {self._timeouts.stop_s:g} s.",
+                    agent_name=agent.name,
                 ) from error
 
-    async def transcript(self, seen: Sighting) -> list[Line]:
-        """See `Work.transcript`."""
+    async def messages(self, agent: AgentSnapshot) -> list[Message]:
+        """See `Tasks.messages`."""
         with as_fleet_errors():
-            messages = await self._client.agent_messages(self._app(seen))
-        return [Line(row.role, row.content.rstrip(), row.time) for row in messages]
+            messages = await self._client.agent_messages(self._app(agent))
+        return [Message(row.role, row.content.rstrip(), row.time) for row in messages]
 
-    async def _blueprint(self, order: Order) -> Blueprint:
+    async def _template(self, new: NewAgent) -> AgentTemplate:
         try:
-            blueprint = await self._projects.blueprint(order.project)
+            template = await self._projects.agent_template(new.project)
         except FleetError as error:
             if error.kind != "not_found":
                 raise
-            raise FleetError.bad_request(str(error), field="project") from error
-        known = [role.name for role in blueprint.roles]
-        if order.role not in known:
+            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
+        known = [role.name for role in template.roles]
+        if new.role not in known:
             raise FleetError.bad_request(
-                f"Project '{order.project}' has no role '{order.role[:80]}'; choose from"
+                f"Project '{new.project}' has no role '{new.role[:80]}'; choose from"
                 f" {', '.join(known)}.",
                 field="role",
                 roles=known,
             )
-        return blueprint
+        return template
 
     async def _post(
-        self, order: Order, blueprint: Blueprint, values: dict[str, str]
+        self, new: NewAgent, template: AgentTemplate, values: dict[str, str]
     ) -> models.Workspace:
-        """Ask for the workspace; an answer that got lost is looked for, never asked for twice."""
+        """Request the workspace; if the answer is lost, look for it instead of asking again."""
         try:
-            return await self._client.create_workspace(order.name, blueprint.template, values)
+            return await self._client.create_workspace(new.name, template.template, values)
         except errors.Conflict as error:
-            raise await self._name_taken(order.name, error) from error
+            raise await self._name_taken(new.name, error) from error
         except errors.Invalid as error:
             raise FleetError.bad_request(
-                f"Coder refuses to create '{order.name}': {error}", **described(error)
+                f"Coder refused to create '{new.name}': {error}", **described(error)
             ) from error
         except errors.NotConnected:
             raise
         except (errors.Unreachable, errors.Broken) as error:
             try:
-                made = await self._client.workspace(order.name)
+                made = await self._client.workspace(new.name)
                 if await self._client.parameters(made.latest_build.id) == values:
                     return made
             except errors.CoderError:
                 pass
-            raise unavailable(error, f"Whether '{order.name}' was created is not known") from error
+            raise unavailable(error, f"It is not known whether '{new.name}' was created") from error
 
     async def _name_taken(self, name: str, error: errors.CoderError) -> FleetError:
-        """The seed's 400 where Coder says 409, with the state of what has the name."""
+        """The contract's 400 where Coder answers 409, with the state of the existing workspace."""
         try:
-            seen = self._sighting(await self._client.workspace(name), self._now())
-            state = f" Its workspace is {seen.state}."
+            agent = self._snapshot(await self._client.workspace(name), self._now())
+            state = f" Its workspace is {agent.state}."
         except errors.CoderError:
             state = ""
         return FleetError.bad_request(
@@ -263,14 +276,14 @@ class CoderBackend:
             **described(error),
         )
 
-    async def _agent_parameters(self, seen: Sighting) -> dict[str, str]:
+    async def _agent_parameters(self, agent: AgentSnapshot) -> dict[str, str]:
         """The parameters of an agent's build. Raises 404 for a workspace that is not an agent."""
-        values = self._parameters.get(seen.build)
+        values = self._parameters.get(agent.build)
         if values is None:
-            values = await self._client.parameters(seen.build)
+            values = await self._client.parameters(agent.build)
             if self._names.role_parameter not in values:
-                raise FleetError.no_such_agent(seen.name)
-            self._remember(seen.build, values)
+                raise FleetError.no_such_agent(agent.name)
+            self._remember(agent.build, values)
         return values
 
     def _remember(self, build_id: str, values: dict[str, str]) -> None:
@@ -278,82 +291,87 @@ class CoderBackend:
             self._parameters.clear()
         self._parameters[build_id] = values
 
-    async def _metadata(self, seen: Sighting) -> tuple[dict[str, str], tuple[str, ...]]:
+    async def _metadata(self, agent: AgentSnapshot) -> InsideView:
         """The `fleet_mcp_*` values that an agent has collected."""
-        agent = seen.handle.agent()
+        workspace: models.Workspace = agent.handle
+        inside = workspace.agent()
+        if inside is None:
+            return InsideView()
         try:
-            rows = await self._client.metadata(agent.id)
+            rows = await self._client.metadata(inside.id)
         except errors.Unauthorized:
             raise
         except errors.CoderError as error:
-            return {}, (f"The agent's metadata could not be read: {error}",)
+            return InsideView(warnings=(f"The agent's metadata could not be read: {error}",))
         collected = {
             row.description.key: row.result.value
             for row in rows
-            if row.result.value and row.result.collected_at.year > 1
+            if row.description.key.startswith(METADATA_PREFIX) and row.result.collected
         }
-        return {k: v for k, v in collected.items() if k.startswith(METADATA_PREFIX)}, ()
+        return InsideView(metadata=collected)
 
-    async def _activity(
-        self, seen: Sighting, *, required: bool = False
-    ) -> tuple[Literal["running", "stable"] | None, tuple[str, ...]]:
-        """AgentAPI's word; when it is not required, its silence is only worth a warning."""
+    async def _activity(self, agent: AgentSnapshot, *, required: bool = False) -> InsideView:
+        """What AgentAPI says; unless required, no answer is only a warning."""
         try:
-            return ("running" if await self._is_running(self._app(seen)) else "stable"), ()
+            running = await self._is_running(self._app(agent))
+            return InsideView(activity="running" if running else "stable")
         except errors.Unauthorized as error:
             raise unavailable(error) from error
         except errors.CoderError as error:
-            told = f"AgentAPI of agent '{seen.name}' does not answer"
+            told = f"AgentAPI of agent '{agent.name}' does not answer"
             if required:
-                raise unavailable(error, told, agent_name=seen.name) from error
-            return None, (f"{told}: {error}",)
+                raise unavailable(error, told, agent_name=agent.name) from error
+            return InsideView(warnings=(f"{told}: {error}",))
         except FleetError as error:
             if required:
                 raise
-            return None, (str(error),)
+            return InsideView(warnings=(str(error),))
 
     async def _is_running(self, app: str) -> bool:
         return await self._client.agent_status(app) == "running"
 
-    async def _check_arrival(self, seen: Sighting, error: errors.CoderError) -> None:
-        """After a message without an answer: did it arrive?"""
-        told = f"Whether agent '{seen.name}' got the task is not known: {error}"
+    async def _check_arrival(self, agent: AgentSnapshot, error: errors.CoderError) -> None:
+        """Find out whether a message without an answer arrived. Raises 503 if not, or unknown."""
+        told = f"It is not known whether agent '{agent.name}' got the task: {error}"
         try:
-            running = await self._is_running(self._app(seen))
+            running = await self._is_running(self._app(agent))
         except errors.CoderError:
-            raise UnconfirmedError("unavailable", told, agent_name=seen.name) from error
+            raise UnconfirmedError("unavailable", told, agent_name=agent.name) from error
         if not running:
-            raise unavailable(error, f"Agent '{seen.name}' did not take the task") from error
+            raise unavailable(error, f"Agent '{agent.name}' did not accept the task") from error
 
-    def _app(self, seen: Sighting) -> str:
-        workspace: models.Workspace = seen.handle
-        agent = workspace.agent()
-        app = agent_app(agent, self._names.app_slug)
-        if agent is None or app is None:
+    def _app(self, agent: AgentSnapshot) -> str:
+        workspace: models.Workspace = agent.handle
+        inside = workspace.agent()
+        app = agent_app(inside, self._names.app_slug)
+        if inside is None or app is None:
             raise FleetError.unavailable(
-                f"Workspace '{seen.name}' has no AgentAPI app; name it in [fleet.coder] app_slug.",
-                agent_name=seen.name,
+                f"Workspace '{agent.name}' has no AgentAPI app; if it has another name, set"
+                " [fleet.coder] app_slug.",
+                agent_name=agent.name,
             )
-        return app_path(workspace, agent, app.slug)
+        return app_path(workspace, inside, app.slug)
 
-    def _listed(self, page: ListPage, workspace_id: str, looked_at: datetime) -> Sighting:
+    def _listed(self, page: ListPage, workspace_id: str, taken_at: datetime) -> AgentSnapshot:
         with as_fleet_errors():
-            return self._sighting(self._client.in_full(page, workspace_id), looked_at)
+            return self._snapshot(self._client.in_full(page, workspace_id), taken_at)
 
-    def _sighting(self, workspace: models.Workspace, looked_at: datetime) -> Sighting:
+    def _snapshot(self, workspace: models.Workspace, taken_at: datetime) -> AgentSnapshot:
         project = self._projects.project_of(workspace.template_name)
-        return sighting(workspace, project, looked_at, self._names.app_slug)
+        return snapshot(workspace, project, taken_at, self._names.app_slug)
 
 
-def _with_parameters(seen: Sighting, parameters: dict[str, str], names: Names) -> Sighting:
-    """The agent with its role and spec, which only the build's parameters hold in full."""
+def _with_parameters(
+    agent: AgentSnapshot, parameters: dict[str, str], names: CoderNames
+) -> AgentSnapshot:
+    """The agent with its role and spec; only the build's parameters hold the spec in full."""
     spec = next((parameters[name] for name in names.spec_names if name in parameters), None)
     if spec is None:
-        spec = seen.metadata.get("fleet_mcp_agent_spec", "")
-    return replace(seen, role=parameters.get(names.role_parameter, ""), spec=spec)
+        spec = agent.metadata.get("fleet_mcp_agent_spec", "")
+    return replace(agent, role=parameters.get(names.role_parameter, ""), spec=spec)
 
 
-def _nobody_builds(workspace: models.Workspace) -> bool:
-    """Whether a create was answered with a job that no provisioner can take."""
+def _lacks_provisioner(workspace: models.Workspace) -> bool:
+    """Whether the build is pending because no provisioner can run it."""
     matched = workspace.latest_build.matched_provisioners
     return workspace.latest_build.job.status == "pending" and bool(matched and not matched.count)

@@ -1,4 +1,4 @@
-"""Waiting for Coder's builds: until an agent is ready, until a workspace is gone."""
+"""Waits for Coder's builds: until an agent is ready, until a workspace is deleted."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LAST_LINES = 20
 STARTING = ("", "created", "starting")
 
 
-class BuildWatch:
-    """Follows builds by asking again and again; the caller sets the time limit."""
+class BuildWatcher:
+    """Polls builds; the caller sets the time limit."""
 
     def __init__(
         self, client: CoderClient, poll_s: float, sleep: Callable[[float], Awaitable[None]]
@@ -23,7 +23,7 @@ class BuildWatch:
         self._client, self._poll_s, self._sleep = client, poll_s, sleep
 
     async def until_ready(self, workspace: models.Workspace, report: Progress) -> models.Workspace:
-        """The workspace once its agent can be given work. Raises 503 when that will not be."""
+        """The workspace once its agent can take tasks. Raises 503 if build or agent fail."""
         build = await self._followed(workspace.latest_build, report)
         if build.status != "running":
             raise await self._build_failed(workspace, build, "could not be built")
@@ -42,11 +42,11 @@ class BuildWatch:
             await self._sleep(self._poll_s)
 
     async def destroy(self, workspace: models.Workspace, report: Progress) -> None:
-        """Delete a workspace, canceling what is being built. Raises 503 when it cannot be."""
+        """Delete a workspace, canceling an active build. Raises 503 if that fails."""
         try:
             await self._destroy(workspace, report)
         except NotFound:
-            return  # somebody else was faster
+            return  # somebody else deleted it first
 
     async def _destroy(self, workspace: models.Workspace, report: Progress) -> None:
         cleared: set[str] = set()
@@ -55,7 +55,7 @@ class BuildWatch:
             try:
                 build = await self._until_built(await self._client.delete_workspace(workspace.id))
             except Conflict:
-                if workspace.latest_build.id in cleared:  # another one has begun since
+                if workspace.latest_build.id in cleared:  # another build has begun since
                     workspace = await self._client.workspace_by_id(workspace.id)
                 build = await self._cleared(workspace.latest_build, report)
                 cleared.add(build.id)
@@ -65,17 +65,17 @@ class BuildWatch:
                 raise await self._build_failed(workspace, build, "could not be deleted")
 
     async def _cleared(self, build: models.Build, report: Progress) -> models.Build:
-        """An active build once it is over: canceled, unless it deletes the workspace anyway."""
+        """An active build once it has ended; canceled, unless it is a deletion itself."""
         if build.transition != "delete":
             await self._cancel(build, report)
         return await self._until_built(build)
 
     async def _cancel(self, build: models.Build, report: Progress) -> None:
-        """Ask for an active build to end early; one that may not be canceled is waited for."""
+        """Request that a build be canceled; one that cannot be canceled just runs to its end."""
         report(0, None, "Canceling the active build")
         try:
             await self._client.cancel(build.id)
-        except (Invalid, Conflict, Forbidden):  # over already, canceled already, or not allowed
+        except (Invalid, Conflict, Forbidden):  # already over, already canceled, or not allowed
             return
 
     async def _until_built(self, build: models.Build) -> models.Build:
@@ -85,7 +85,7 @@ class BuildWatch:
         return build
 
     async def _followed(self, build: models.Build, report: Progress) -> models.Build:
-        """A build once it has ended, its log passed on as progress."""
+        """A build once it has ended; its log is reported as progress."""
         seen: int | None = None
         lines = 0
         while True:
@@ -99,7 +99,7 @@ class BuildWatch:
             await self._sleep(self._poll_s)
 
     async def _log(self, build_id: str, after: int | None) -> list[models.BuildLog]:
-        """New lines of a build's log; without them the build can be followed all the same."""
+        """New lines of a build's log; none if it cannot be read, since it is only progress."""
         try:
             return await self._client.build_logs(build_id, after)
         except CoderError:

@@ -1,4 +1,4 @@
-"""One short method per endpoint of Coder, and of the AgentAPI inside a workspace, that we use."""
+"""One short method per endpoint that we use, of Coder and of the AgentAPI inside a workspace."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class CoderClient:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._create_in: str | None = None  # the older create route, once it is known to be needed
+        self._create_in: str | None = None  # set once the older create route turns out to be needed
 
     async def close(self) -> None:
         """Close the connection."""
         await self._connection.close()
 
     async def workspaces(self, query: str) -> list[ListPage]:
-        """Every page of workspaces that a query finds; the first tells how many others."""
+        """Every page of workspaces that match a query; the first tells how many there are."""
         turn = asyncio.Semaphore(PAGES_AT_ONCE)
 
         async def page(offset: int) -> ListPage:
@@ -49,11 +49,11 @@ class CoderClient:
         return [first, *await at_once(*(page(offset) for offset in offsets))]
 
     def in_full(self, page: ListPage, workspace_id: str) -> models.Workspace:
-        """A workspace that a page has a row of."""
+        """A workspace of a page, with all its fields."""
         return _read("GET", LIST, page, lambda page: page.in_full)[workspace_id]
 
     async def workspace(self, name: str) -> models.Workspace:
-        """Our workspace of a name, in any case."""
+        """Our workspace by name, ignoring case."""
         path = f"/api/v2/users/me/workspace/{_part(name)}"
         return await self._get(path, models.WORKSPACE.decode)
 
@@ -65,7 +65,7 @@ class CoderClient:
     async def create_workspace(
         self, name: str, template: models.Template, values: dict[str, str]
     ) -> models.Workspace:
-        """Ask for a workspace; its build goes on after the answer."""
+        """Request a workspace; its build continues after the answer."""
         body = {
             "name": name,
             "template_id": template.id,
@@ -93,13 +93,13 @@ class CoderClient:
         return {row.name: row.value for row in rows or []}
 
     async def build_logs(self, build_id: str, after: int | None = None) -> list[models.BuildLog]:
-        """A build's log, all of it or what came after a line."""
+        """A build's log, all of it or the lines after one."""
         path = f"/api/v2/workspacebuilds/{_part(build_id)}/logs"
         params = None if after is None else {"after": after}
         return await self._get(path, models.LOGS.decode, params) or []
 
     async def cancel(self, build_id: str) -> None:
-        """Ask for a build to be canceled."""
+        """Request that a build be canceled."""
         path = f"/api/v2/workspacebuilds/{_part(build_id)}/cancel"
         await self._connection.request("PATCH", path)
 
@@ -109,7 +109,7 @@ class CoderClient:
         return await self._send("POST", path, {"transition": "delete"}, models.BUILD.decode)
 
     async def templates(self) -> list[models.Template]:
-        """Every template that we may use, of all organizations."""
+        """Every template that we may use, from all organizations."""
         return await self._get("/api/v2/templates", models.TEMPLATES.decode) or []
 
     async def rich_parameters(self, version_id: str) -> list[models.Parameter]:
@@ -118,13 +118,13 @@ class CoderClient:
         return await self._get(path, models.PARAMETERS.decode) or []
 
     async def metadata(self, agent_id: str) -> list[models.Metadata]:
-        """An agent's metadata as it is now: the first event of the stream."""
+        """An agent's current metadata: the first event of the stream."""
         path = f"/api/v2/workspaceagents/{_part(agent_id)}/watch-metadata"
         data = await self._connection.first_event(path, METADATA_WAIT_S)
         return _read("GET", path, data.encode(), models.METADATA.decode) or []
 
     async def agent_status(self, app: str) -> str:
-        """AgentAPI's word on whether the program works: `running` or `stable`."""
+        """Whether AgentAPI's program is working: `running` or `stable`."""
         found = await self._get(f"{app}/status", models.STATUS.decode)
         return found.status
 
@@ -134,7 +134,7 @@ class CoderClient:
         return found.messages or []
 
     async def agent_message(self, app: str, content: str, kind: str) -> None:
-        """Say something to the program inside (`user`), or press keys (`raw`)."""
+        """Send a message (`user`) or keys (`raw`) to the program inside."""
         body = {"content": content, "type": kind}
         await self._connection.request("POST", f"{app}/message", body=body)
 
@@ -148,13 +148,13 @@ class CoderClient:
         return _read(method, path, await self._connection.request(method, path, body=body), read)
 
 
-def at_once(*work: Coroutine[Any, Any, Any]) -> asyncio.Future[list[Any]]:
-    """Start things together; when one fails, or nobody wants them, the others are given up."""
+def at_once(*work: Coroutine[Any, Any, T]) -> asyncio.Future[list[T]]:
+    """Run together; when one fails or the result is cancelled, the others are cancelled."""
     tasks = [asyncio.ensure_future(one) for one in work]
     together = asyncio.gather(*tasks)
 
-    def give_up(done: asyncio.Future[list[Any]]) -> None:
-        done.cancelled() or done.exception()
+    def give_up(done: asyncio.Future[list[T]]) -> None:
+        done.cancelled() or done.exception()  # marks the exception as seen
         for task in tasks:
             task.cancel()
 
@@ -172,7 +172,7 @@ def _read(method: str, path: str, answer: A, read: Callable[[A], T]) -> T:
     try:
         return read(answer)
     except (ValueError, RecursionError) as error:
-        told = f"Coder's answer is incomplete or not what Coder answers: {error}"
+        told = f"Coder's answer is incomplete or has an unexpected form: {error}"
         raise Broken(method, path, told) from error
 
 

@@ -1,8 +1,8 @@
 """Pages of Coder's list of workspaces, read only as far as a list of agents needs.
 
-Coder repeats in them everything it knows of each workspace, with all that its apps ever reported.
-What makes no difference for a row of ours is passed over; a page is read in full when there is
-news for the ledger in it.
+Coder repeats everything it knows about each workspace in them, with all that its apps ever
+reported. What a list of agents does not show is skipped; a page is read in full only when it has
+news for the ledger.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fleet_agentpack.fleet.coder import models
 NULL = Raw(b"null")
 
 
-class ListedAgent(models.AgentState, frozen=True, kw_only=True, gc=False):
-    """The process that Coder runs inside a workspace, with its apps unread."""
+class ListedWorkspaceAgent(models.AgentState, frozen=True, kw_only=True, gc=False):
+    """The process that Coder runs inside a workspace, its apps unread."""
 
     apps: Raw = NULL
 
@@ -26,7 +26,7 @@ class ListedAgent(models.AgentState, frozen=True, kw_only=True, gc=False):
 class ListedResource(Struct, frozen=True, gc=False):
     """Something that a build made."""
 
-    agents: list[ListedAgent] | None = None
+    agents: list[ListedWorkspaceAgent] | None = None
 
 
 class ListedBuild(Struct, frozen=True, gc=False):
@@ -46,8 +46,8 @@ class ListedWorkspace(Struct, frozen=True, gc=False):
     latest_app_status: Raw = NULL
 
     @property
-    def agent(self) -> ListedAgent | None:
-        """The first agent that is not another one's child."""
+    def agent(self) -> ListedWorkspaceAgent | None:
+        """The first agent that is not a sub-agent."""
         return models.first_agent(self.latest_build.resources)
 
 

@@ -1,8 +1,8 @@
-"""Coder's objects, leniently read: unknown fields ignored, null lists empty, no closed enums.
+"""Coder's objects, read leniently: unknown fields are ignored, null lists empty, enums open.
 
-States stay plain text here; `sighting.py` maps those it knows and takes the safe one for the rest.
-A workspace is 5 kB of JSON of which a tenth is wanted: msgspec passes over the rest unread. None of
-these objects can be part of a cycle, so the garbage collector need not know them (`gc=False`).
+States stay plain text here; `snapshot.py` maps the known ones and takes the safe one for the rest.
+A workspace is 5 kB of JSON, of which a tenth is needed: msgspec skips the rest unread. None of
+these objects can be part of a cycle, so the garbage collector need not track them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class App(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AgentState(Struct, frozen=True, kw_only=True, gc=False):
-    """How the process is that Coder runs inside a workspace."""
+    """The state of the process that Coder runs inside a workspace."""
 
     parent_id: str | None = None
     status: str = ""
@@ -71,12 +71,12 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def active(self) -> bool:
-        """Whether it is still to end."""
+        """Whether it has not ended yet."""
         return self.status in ("pending", "running", "canceling")
 
 
 class MatchedProvisioners(Struct, frozen=True, kw_only=True, gc=False):
-    """Who could run a build."""
+    """The provisioners that could run a build."""
 
     count: int = 0
 
@@ -107,7 +107,7 @@ class Workspace(Struct, frozen=True, kw_only=True, gc=False):
     latest_app_status: AppStatus | None = None
 
     def agent(self) -> WorkspaceAgent | None:
-        """The first agent that is not another one's child."""
+        """The first agent that is not a sub-agent."""
         return first_agent(self.latest_build.resources)
 
 
@@ -173,9 +173,14 @@ class MetadataResult(Struct, frozen=True, kw_only=True, gc=False):
     collected_at: Moment
     value: str = ""
 
+    @property
+    def collected(self) -> bool:
+        """Whether there is a value yet; until then Coder gives the year 1."""
+        return bool(self.value) and self.collected_at.year > 1
+
 
 class MetadataDescription(Struct, frozen=True, kw_only=True, gc=False):
-    """What the value is; its script is nobody's business."""
+    """Which value it is."""
 
     key: str
 
@@ -188,7 +193,7 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AgentApiStatus(Struct, frozen=True, kw_only=True, gc=False):
-    """Whether the program inside is at work."""
+    """Whether the program inside is working."""
 
     status: str = ""
 
@@ -210,16 +215,16 @@ class AgentApiMessages(Struct, frozen=True, kw_only=True, gc=False):
 A = TypeVar("A", bound=AgentState, covariant=True)
 
 
-class Holder(Protocol[A]):
-    """A resource, read in full or not."""
+class HasAgents(Protocol[A]):
+    """A resource, read in full or in part."""
 
     @property
     def agents(self) -> Sequence[A] | None:
         """The agents in it."""
 
 
-def first_agent(resources: Iterable[Holder[A]] | None) -> A | None:
-    """The first agent that is not another one's child."""
+def first_agent(resources: Iterable[HasAgents[A]] | None) -> A | None:
+    """The first agent that is not a sub-agent."""
     for resource in resources or ():
         for agent in resource.agents or ():
             if agent.parent_id is None:

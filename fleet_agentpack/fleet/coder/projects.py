@@ -10,7 +10,7 @@ from fleet_agentpack.fleet.coder import models
 from fleet_agentpack.fleet.coder.client import CoderClient
 from fleet_agentpack.fleet.coder.errors import Invalid, NotFound
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.fleet.models import Project, Role
+from fleet_agentpack.fleet.results import Project, Role
 from fleet_agentpack.fleet.roles import STANDARD_ROLES
 
 SPEC_PARAMETERS = ("agent_spec", "spec", "AI Prompt")
@@ -18,13 +18,13 @@ LOOKUPS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Names:
-    """The words that this deployment uses."""
+class CoderNames:
+    """The names that this Coder deployment uses."""
 
     role_parameter: str = "agent_role"
-    spec_parameter: str | None = None  # None: the first of the usual ones that a template has
+    spec_parameter: str | None = None  # None: the first usual one that the template has
     app_slug: str | None = None
-    projects: Mapping[str, str] = field(default_factory=dict)  # our name → template
+    projects: Mapping[str, str] = field(default_factory=dict)  # project → template
 
     @property
     def spec_names(self) -> tuple[str, ...]:
@@ -33,37 +33,36 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Blueprint:
+class AgentTemplate:
     """A template that agents can be made from."""
 
     template: models.Template
-    project: str
     roles: list[Role]
     role_parameter: str
     spec_parameter: str
 
 
 class CoderProjects:
-    """Looks templates up; what a template version asks for never changes, so it is kept."""
+    """Looks up templates; the parameters of a template version never change, so they are kept."""
 
-    def __init__(self, client: CoderClient, names: Names) -> None:
+    def __init__(self, client: CoderClient, names: CoderNames) -> None:
         self._client = client
         self._names = names
         self._aliases = {template.lower(): name for name, template in names.projects.items()}
         self._parameters: dict[str, dict[str, models.Parameter]] = {}
 
     def project_of(self, template_name: str) -> str:
-        """Our name for a template."""
+        """The name of a template's project."""
         return self._aliases.get(template_name.lower(), template_name)
 
     async def projects(self) -> list[Project]:
-        """The templates that have a role parameter: others cannot hold agents."""
+        """The templates that have a role parameter: others cannot be used for agents."""
         templates = [one for one in await self._client.templates() if not one.deprecated]
         gate = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
         async def usable(template: models.Template) -> bool:
             async with gate:
-                return self._names.role_parameter in await self._asked_by(template)
+                return self._names.role_parameter in await self._parameters_of(template)
 
         kept = await asyncio.gather(*map(usable, templates))
         return [
@@ -73,15 +72,15 @@ class CoderProjects:
         ]
 
     async def roles(self, project: str) -> list[Role]:
-        """The roles that a project offers; none when its template cannot hold agents."""
+        """The roles that a project offers; none if its template cannot be used for agents."""
         template = await self._find(project)
-        parameter = (await self._asked_by(template)).get(self._names.role_parameter)
+        parameter = (await self._parameters_of(template)).get(self._names.role_parameter)
         return _roles(parameter) if parameter else []
 
-    async def blueprint(self, project: str) -> Blueprint:
-        """Everything that a create needs to know. Raises 404, or 400 for an unusable template."""
+    async def agent_template(self, project: str) -> AgentTemplate:
+        """The template of a project. Raises 404, or 400 if it cannot be used for agents."""
         template = await self._find(project)
-        asked = await self._asked_by(template)
+        asked = await self._parameters_of(template)
         role = asked.get(self._names.role_parameter)
         spec = next((name for name in self._names.spec_names if name in asked), None)
         if role is None or spec is None:
@@ -89,15 +88,15 @@ class CoderProjects:
                 self._names.role_parameter if role is None else " or ".join(self._names.spec_names)
             )
             raise FleetError.bad_request(
-                f"Project '{project}' cannot hold agents: its template '{template.name}' has no"
-                f" parameter {missing}.",
+                f"Project '{project}' cannot be used for agents: its template '{template.name}'"
+                f" has no parameter {missing}.",
                 project=project,
                 template=template.name,
             )
-        return Blueprint(template, self.project_of(template.name), _roles(role), role.name, spec)
+        return AgentTemplate(template, _roles(role), role.name, spec)
 
     async def _find(self, project: str) -> models.Template:
-        """The template of a project: by our name for it, its name, then its display name."""
+        """The template of a project, by configured name, full name, name, then display name."""
         aliases = {name.lower(): template for name, template in self._names.projects.items()}
         wanted = aliases.get(project.lower(), project).lower()
         templates = await self._client.templates()
@@ -108,12 +107,12 @@ class CoderProjects:
             if found:
                 choices = ", ".join(_full_name(one) for one in found)
                 raise FleetError.bad_request(
-                    f"'{project}' is the name of several projects: {choices}. Name one in full.",
+                    f"'{project}' matches several projects: {choices}. Use a full name.",
                     project=project,
                 )
         raise FleetError.no_such_project(project, [self.project_of(one.name) for one in templates])
 
-    async def _asked_by(self, template: models.Template) -> dict[str, models.Parameter]:
+    async def _parameters_of(self, template: models.Template) -> dict[str, models.Parameter]:
         version = template.active_version_id
         if version not in self._parameters:
             try:
@@ -135,7 +134,7 @@ class CoderProjects:
 
 
 def _roles(parameter: models.Parameter) -> list[Role]:
-    """A role parameter's options; a parameter without any takes the usual three."""
+    """A role parameter's options; without options, the standard roles."""
     if not parameter.options:
         return [role.public for role in STANDARD_ROLES]
     return [

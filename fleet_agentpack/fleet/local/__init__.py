@@ -1,1 +1,1 @@
-"""This machine as the fleet's engine: a worktree per agent, a detached process per task."""
+"""This machine as the fleet's engine: one worktree per agent, one detached process per task."""

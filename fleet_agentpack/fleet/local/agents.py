@@ -1,4 +1,4 @@
-"""The agents of this machine, one folder each: what they are, and the tasks they were given."""
+"""The agents of this machine, one folder each: what they are and their tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LocalAgent:
 
     @property
     def key(self) -> str:
-        """The name that folders have, the same in any case."""
+        """The name of its folders: lower case, since names ignore case."""
         return self.name.lower()
 
     @property
@@ -46,7 +46,7 @@ class LocalAgent:
 
 
 class AgentFolders:
-    """Keeps agents under one directory."""
+    """Stores agents under one directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -59,7 +59,8 @@ class AgentFolders:
                 yield
         except LockTimeoutError as error:
             raise FleetError.conflict(
-                f"Agent '{name}' is being changed by another process.", agent_name=name
+                f"Agent '{name}' is being changed by another process. Try again in a moment.",
+                agent_name=name,
             ) from error
 
     def all(self) -> list[LocalAgent]:
@@ -72,23 +73,23 @@ class AgentFolders:
         return [agent for agent in found if agent]
 
     def find(self, name: str) -> LocalAgent | None:
-        """An agent by its name in any case. Raises 503 when its file cannot be understood."""
+        """An agent by name, ignoring case. Raises 503 if its file is invalid."""
         path = self._root / name.lower() / "agent.json"
         try:
             return LocalAgent(**json.loads(path.read_bytes()))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, TypeError) as error:
-            raise FleetError.unavailable(f"{path} cannot be understood: {error}") from error
+            raise FleetError.unavailable(f"{path} is not a valid agent file: {error}") from error
 
     def add(self, agent: LocalAgent) -> None:
-        """Keep a new agent."""
+        """Store a new agent."""
         folder = self._root / agent.key
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomic(folder / "agent.json", json.dumps(asdict(agent), indent=2), mode=0o600)
 
     def remove(self, agent: LocalAgent) -> None:
-        """Forget an agent: first what makes it one, then the rest."""
+        """Remove an agent; its file first, so that a crash leaves no half-deleted agent."""
         (self._root / agent.key / "agent.json").unlink(missing_ok=True)
         shutil.rmtree(self._root / agent.key, ignore_errors=True)
 
@@ -102,9 +103,9 @@ class AgentFolders:
         return TaskFolder(folder / "tasks" / task_id)
 
     def new_task(self, agent: LocalAgent, task_id: str) -> TaskFolder:
-        """A folder for another task; `make_current` once it runs."""
+        """The folder of a task; call `make_current` once it runs."""
         return TaskFolder(self._root / agent.key / "tasks" / task_id)
 
     def make_current(self, agent: LocalAgent, task_id: str) -> None:
-        """Note the task that an agent was given last."""
+        """Record which task an agent was given last."""
         write_atomic(self._root / agent.key / "current", task_id, mode=0o600)

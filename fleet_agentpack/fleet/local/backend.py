@@ -1,9 +1,10 @@
-"""Agents on this machine: each in its own worktree, each task a detached process."""
+"""This machine as an engine: each agent has its own worktree, each task a detached process."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,9 +16,11 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.agents import AgentFolders, LocalAgent
 from fleet_agentpack.fleet.local.programs import Program
 from fleet_agentpack.fleet.local.projects import NO_PROJECTS, LocalProjects
-from fleet_agentpack.fleet.local.tasks import Launch, TaskFolder
-from fleet_agentpack.fleet.local.worktree import Copies
-from fleet_agentpack.fleet.models import Glance, Line, Order, Project, Role, Sighting, Task
+from fleet_agentpack.fleet.local.tasks import Launch, TaskFolder, TaskRecord
+from fleet_agentpack.fleet.local.worktree import WorkingCopies
+from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
+from fleet_agentpack.fleet.results import Project, Role
+from fleet_agentpack.kit.actions import Action
 
 
 class LocalBackend:
@@ -29,7 +32,7 @@ class LocalBackend:
         programs: Mapping[str, Program],
         program: str,
         folders: AgentFolders,
-        copies: Copies,
+        copies: WorkingCopies,
         environ: Mapping[str, str],
     ) -> None:
         self._projects = projects
@@ -40,11 +43,11 @@ class LocalBackend:
         self._environ = environ
 
     async def close(self) -> None:
-        """Nothing to let go of: tasks go on without us."""
+        """Nothing to close: tasks continue without us."""
 
     @property
-    def without_projects(self) -> str:
-        """See `Catalogue.without_projects`."""
+    def no_projects_hint(self) -> str:
+        """See `Catalogue.no_projects_hint`."""
         return NO_PROJECTS
 
     async def projects(self) -> list[Project]:
@@ -55,83 +58,90 @@ class LocalBackend:
         """See `Catalogue.roles`."""
         return self._projects.roles(project)
 
-    async def all(self) -> list[Glance]:
-        """See `Workspaces.all`."""
-        return await asyncio.to_thread(self._all)
+    async def agents(self) -> list[ListedAgent]:
+        """See `Workspaces.agents`."""
+        return await asyncio.to_thread(self._list)
 
-    async def look(self, name: str, *, closely: bool) -> Sighting:
-        """See `Workspaces.look`; a look is always close here."""
-        return await asyncio.to_thread(self._look, name, closely)
+    async def find(self, name: str, *, detailed: bool) -> AgentSnapshot:
+        """See `Workspaces.find`."""
+        return await asyncio.to_thread(self._find, name, detailed)
 
-    async def create(self, order: Order, report: Progress) -> Sighting:
+    async def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """See `Workspaces.create`."""
-        return await asyncio.to_thread(self._create, order, report)
+        return await asyncio.to_thread(self._create, new, report)
 
-    async def delete(self, seen: Sighting, report: Progress) -> str | None:
+    async def delete(self, agent: AgentSnapshot, report: Progress) -> str | None:
         """See `Workspaces.delete`."""
-        return await asyncio.to_thread(self._delete, seen.handle, report)
+        return await asyncio.to_thread(self._delete, agent.handle, report)
 
-    async def ask(self, seen: Sighting) -> Sighting:
-        """See `Work.ask`: the process itself is asked."""
-        return await asyncio.to_thread(self._look, seen.name, True)
+    async def with_activity(self, agent: AgentSnapshot) -> AgentSnapshot:
+        """See `Tasks.with_activity`: the operating system knows."""
+        return await asyncio.to_thread(self._find, agent.name, True)
 
-    async def send(self, seen: Sighting, task: Task) -> None:
-        """See `Work.send`."""
-        await asyncio.to_thread(self._send, seen.handle, task)
+    async def send(self, agent: AgentSnapshot, task: Task) -> None:
+        """See `Tasks.send`."""
+        await asyncio.to_thread(self._send, agent.handle, task)
 
-    async def interrupt(self, seen: Sighting, task: Task) -> None:
-        """See `Work.interrupt`."""
-        await asyncio.to_thread(self._folders.new_task(seen.handle, task.id).interrupt)
+    async def interrupt(self, agent: AgentSnapshot, task: Task) -> None:
+        """See `Tasks.interrupt`."""
+        await asyncio.to_thread(self._folders.new_task(agent.handle, task.id).interrupt)
 
-    async def transcript(self, seen: Sighting) -> list[Line]:
-        """See `Work.transcript`: the output of the last task."""
-        task = self._folders.current(seen.handle)
-        return await asyncio.to_thread(task.lines) if task else []
+    async def messages(self, agent: AgentSnapshot) -> list[Message]:
+        """See `Tasks.messages`: the output of the last task."""
+        task = self._folders.current(agent.handle)
+        return await asyncio.to_thread(task.messages) if task else []
 
-    def _all(self) -> list[Glance]:
-        return [self._glance(agent) for agent in self._folders.all()]
+    def _list(self) -> list[ListedAgent]:
+        return [self._listed(agent) for agent in self._folders.all()]
 
-    def _glance(self, agent: LocalAgent) -> Glance:
-        seen = self._sighting(agent, closely=False)
-        return Glance(agent.id, agent.name, seen.online, seen.reported_at, lambda: seen)
+    def _listed(self, agent: LocalAgent) -> ListedAgent:
+        snapshot = self._snapshot(agent, detailed=False)
+        return ListedAgent(
+            agent.id, agent.name, snapshot.online, snapshot.reported_at, lambda: snapshot
+        )
 
-    def _look(self, name: str, closely: bool) -> Sighting:
+    def _find(self, name: str, detailed: bool) -> AgentSnapshot:
         agent = self._folders.find(name)
         if agent is None:
             raise FleetError.no_such_agent(name)
-        return self._sighting(agent, closely=closely)
+        return self._snapshot(agent, detailed=detailed)
 
-    def _create(self, order: Order, report: Progress) -> Sighting:
+    def _create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         try:
-            project, path = self._projects.find(order.project)
+            project, path = self._projects.find(new.project)
         except FleetError as error:
-            raise FleetError.bad_request(str(error), field="project") from error
-        persona = self._projects.persona(order.role)
-        program = self._installed(self._program)
-        report(0, None, f"Copying {path} for agent '{order.name}'")
-        with self._folders.locked(order.name):
-            existing = self._folders.find(order.name)
+            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
+        persona = self._projects.persona(new.role)
+        self._installed(self._program)
+        report(0, None, f"Copying {path} for agent '{new.name}'")
+        with self._folders.locked(new.name):
+            existing = self._folders.find(new.name)
             if existing:
-                state = self._sighting(existing, closely=False).state
+                state = self._snapshot(existing, detailed=False).state
                 raise FleetError.bad_request(
-                    f"An agent called '{existing.name}' already exists; it is {state}. Choose"
-                    " another name or delete it first.",
+                    f"An agent called '{existing.name}' already exists; it is {state}.",
+                    Action(
+                        "delete_agent",
+                        {"agent_name": existing.name},
+                        "Choose another name, or delete it with {}.",
+                        person="choose another name, or run: {}",
+                    ),
                     field="name",
                 )
-            key = order.name.lower()
+            key = new.name.lower()
             self._copies.set_aside(key)
             copy = self._copies.make(path, key, lambda text: report(0, None, text))
             agent = LocalAgent(
                 id=str(uuid.uuid4()),
-                name=order.name,
+                name=new.name,
                 project=project,
                 origin=str(copy.origin),
                 directory=str(copy.directory),
                 branch=copy.branch,
-                role=order.role,
-                spec=order.spec,
-                instructions=f"{persona.prompt}\n\nYour specification:\n{order.spec}",
-                program=program.name,
+                role=new.role,
+                spec=new.spec,
+                instructions=f"{persona.prompt}\n\nYour specification:\n{new.spec}",
+                program=self._program,
                 created_at=datetime.now(UTC).timestamp(),
             )
             try:
@@ -139,7 +149,7 @@ class LocalBackend:
             except BaseException:
                 self._copies.remove(copy.origin, key, copy.branch)
                 raise
-        return self._sighting(agent, closely=False)
+        return self._snapshot(agent, detailed=False)
 
     def _delete(self, agent: LocalAgent, report: Progress) -> str | None:
         with self._folders.locked(agent.name):
@@ -147,7 +157,7 @@ class LocalBackend:
                 raise FleetError.no_such_agent(agent.name)
             task = self._folders.current(agent)
             if task and task.running:
-                report(0, None, "Ending its task")
+                report(0, None, "Stopping its task")
                 task.interrupt()
             report(0, None, "Removing its directory")
             note = self._copies.remove(Path(agent.origin), agent.key, agent.branch)
@@ -161,47 +171,23 @@ class LocalBackend:
                 raise FleetError.no_such_agent(agent.name)
             previous = self._folders.current(agent)
             if previous and previous.running:
-                raise FleetError.conflict(
-                    f"Agent '{agent.name}' is at work already.", agent_name=agent.name
-                )
-            session = self._conversation(previous, program)
-            launch = self._launch(agent, task, program, session)
+                raise FleetError.busy(agent.name)
+            session = previous and _session_to_continue(previous, agent.program, program)
+            record = TaskRecord(
+                task.id,
+                task.description,
+                agent.program,
+                session or str(uuid.uuid4()),
+                session is not None,
+                time.time(),
+            )
+            command, prompt = program.launch(
+                task.description, agent.instructions, record.session, continues=record.continues
+            )
+            launch = Launch([self._path_of(program) or command[0], *command[1:]], agent.directory)
             environ = {k: v for k, v in self._environ.items() if k not in program.unset}
-            self._folders.new_task(agent, task.id).start(launch, environ)
+            self._folders.new_task(agent, task.id).start(record, launch, prompt, environ)
             self._folders.make_current(agent, task.id)
-
-    def _launch(
-        self, agent: LocalAgent, task: Task, program: Program, session: str | None
-    ) -> Launch:
-        given = session or str(uuid.uuid4())
-        command, prompt = program.launch(
-            task.description, agent.instructions, given, continues=session is not None
-        )
-        command[0] = self._found(program) or command[0]
-        directory = Path(agent.directory)
-        return Launch(
-            task.id,
-            task.description,
-            program,
-            command,
-            prompt,
-            directory,
-            given,
-            session is not None,
-        )
-
-    def _conversation(self, previous: TaskFolder | None, program: Program) -> str | None:
-        """The conversation that the next task continues; None to begin one."""
-        if previous is None or not program.converses:
-            return None
-        about, episode = previous.about, previous.episode(program)
-        said = previous.result(program).session
-        if about.get("program") != program.name or episode is None:
-            return None
-        if episode.ended == "failed":
-            # The program may never have got as far as a conversation; one it was in goes on.
-            return about["session"] if about.get("continues") else None
-        return said or (about["session"] if episode.ended == "completed" else None)
 
     def _installed(self, name: str) -> Program:
         program = self._programs.get(name)
@@ -210,43 +196,55 @@ class LocalBackend:
                 f"There is no program '{name}'; [fleet] program must be one of"
                 f" {', '.join(self._programs)}."
             )
-        if self._found(program) is None:
+        if self._path_of(program) is None:
             raise FleetError.unavailable(
-                f"{program.command[0]} is not installed or not on the PATH; agents of this machine"
-                " need it. Install it, or choose another with [fleet] program.",
+                f"{program.command[0]} is not installed or not on the PATH; agents on this machine"
+                " need it. Install it, or choose another program with [fleet] program.",
                 program=program.command[0],
             )
         return program
 
-    def _found(self, program: Program) -> str | None:
+    def _path_of(self, program: Program) -> str | None:
         return shutil.which(program.command[0], path=self._environ.get("PATH"))
 
-    def _sighting(self, agent: LocalAgent, *, closely: bool) -> Sighting:
-        looked_at = datetime.now(UTC)
+    def _snapshot(self, agent: LocalAgent, *, detailed: bool) -> AgentSnapshot:
+        taken_at = datetime.now(UTC)
         task = self._folders.current(agent)
         episode = task.episode(self._programs.get(agent.program)) if task else None
-        there = Path(agent.directory).is_dir()
+        exists = Path(agent.directory).is_dir()
         moments = [agent.created]
         if episode:
             moments += [episode.opened_at, episode.closed_at or episode.opened_at]
-        seen = Sighting(
+        snapshot = AgentSnapshot(
             workspace_id=agent.id,
             name=agent.name,
             project=agent.project,
             created_at=agent.created,
             updated_at=max(moments),
-            looked_at=looked_at,
+            taken_at=taken_at,
             build=agent.id,
             alive=True,
-            online=there,
-            state="ready" if there else f"missing its directory {agent.directory}",
+            online=exists,
+            state="ready" if exists else f"missing its directory {agent.directory}",
             handle=agent,
             role=agent.role,
             spec=agent.spec,
             episodes=(episode,) if episode else (),
             reported_at=max(moments),
         )
-        if not closely:
-            return seen
+        if not detailed:
+            return snapshot
         working = episode is not None and episode.ended is None
-        return replace(seen, activity="running" if working else "stable")
+        return replace(snapshot, activity="running" if working else "stable")
+
+
+def _session_to_continue(previous: TaskFolder, name: str, program: Program) -> str | None:
+    """The conversation that the next task continues; None to begin one."""
+    record, episode = previous.record, previous.episode(program)
+    if not program.converses or record is None or episode is None or record.program != name:
+        return None
+    if episode.ended == "failed":
+        # A first task may have failed before the conversation existed.
+        return record.session if record.continues else None
+    told = previous.result(program).session
+    return told or (record.session if episode.ended == "completed" else None)

@@ -5,32 +5,36 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Struct
 
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.kit.shapes import Rule, ShapeError, convert
 
 DEFAULT_PROGRAM = "claude"
-FIELDS = ("text", "error", "failed", "session", "cost")
-MAX_LINE = 4_000_000  # a longer line of output is no result
+MAX_LINE = 4_000_000  # a longer line of output cannot be a result
+JsonObject = Mapping[str, object]
+Arguments = Annotated[tuple[str, ...], Rule("a list of arguments, each of them text")]
+Command = Annotated[tuple[str, ...], Rule("a list: the program and its arguments", bool)]
 _SLOT = re.compile(r"\{(session|instructions|prompt)\}")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Where a JSON object of the output tells something."""
+class Reading(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where in the JSON output one fact is found."""
 
-    tells: str
+    field: Literal["text", "error", "failed", "session", "cost"]
     path: str
-    when: Mapping[str, Any] = field(default_factory=dict)
+    when: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a program said about its own work."""
+class ProgramResult:
+    """What a program reported about its own work."""
 
     text: str | None = None
     error: str | None = None
@@ -39,17 +43,15 @@ class Result:
     cost_usd: float | None = None
 
 
-@dataclass(frozen=True)
-class Program:
-    """How to run one kind of coding agent without a person."""
+class Program(Struct, frozen=True, forbid_unknown_fields=True):
+    """How to run one kind of coding agent unattended: `[fleet.programs.NAME]`."""
 
-    name: str
-    command: tuple[str, ...]
-    first: tuple[str, ...] = ()
-    next: tuple[str, ...] = ()
-    instructions: tuple[str, ...] = ()
-    prompt: tuple[str, ...] = ()
-    unset: tuple[str, ...] = ()
+    command: Command
+    first: Arguments = ()
+    next: Arguments = ()
+    instructions: Arguments = ()
+    prompt: Arguments = ()
+    unset: Arguments = ()
     readings: tuple[Reading, ...] = ()
 
     @property
@@ -73,17 +75,17 @@ class Program:
         )
         return [_filled(part, values) for part in arguments], "" if self.prompt else prompt
 
-    def read(self, output: Path) -> Result:
-        """What the program's output tells, as far as it got."""
-        found: dict[str, Any] = {}
+    def read(self, output: Path) -> ProgramResult:
+        """What the program's output tells so far."""
+        found: dict[str, object] = {}
         for row in _objects(output):
             for reading in self.readings:
                 if all(_at(row, path) == value for path, value in reading.when.items()):
                     value = _at(row, reading.path)
                     if value is not None:
-                        found[reading.tells] = value
+                        found[reading.field] = value
         cost = found.get("cost")
-        return Result(
+        return ProgramResult(
             text=_text(found.get("text")),
             error=_text(found.get("error")),
             failed=bool(found.get("failed")),
@@ -92,51 +94,23 @@ class Program:
         )
 
 
-def load_programs(configured: Mapping[str, Any]) -> dict[str, Program]:
-    """The programs that ship with the package and those of the configuration file."""
+def load_programs(configured: Mapping[str, object]) -> dict[str, Program]:
+    """The programs that ship with the package and those of the configuration file. Raises 503."""
     shipped = tomllib.loads(
         resources.files(__package__).joinpath("programs.toml").read_text(encoding="utf-8")
     )
-    return {name: _program(name, row) for name, row in {**shipped, **configured}.items()}
-
-
-def _program(name: str, row: Any) -> Program:
-    where = f"[fleet.programs.{name}]"
-    if not isinstance(row, Mapping):
-        raise FleetError.unavailable(f"{where} must be a table.")
-    lists = {key: value for key, value in row.items() if key != "readings"}
-    unknown = set(lists) - {"command", "first", "next", "instructions", "prompt", "unset"}
-    if unknown:
-        raise FleetError.unavailable(f"{where} has no key {', '.join(sorted(unknown))}.")
-    for key, value in lists.items():
-        if not (isinstance(value, Sequence) and all(isinstance(part, str) for part in value)):
-            raise FleetError.unavailable(f"{where} {key} must be a list of texts.")
-    if not lists.get("command") or isinstance(lists["command"], str):
-        raise FleetError.unavailable(f"{where} needs a command, as a list of texts.")
-    readings = tuple(_reading(where, one) for one in row.get("readings", ()))
-    return Program(name, readings=readings, **{key: tuple(value) for key, value in lists.items()})
-
-
-def _reading(where: str, row: Any) -> Reading:
-    usable = (
-        isinstance(row, Mapping)
-        and row.get("field") in FIELDS
-        and isinstance(row.get("path"), str)
-        and isinstance(row.get("when", {}), Mapping)
-    )
-    if not usable:
-        raise FleetError.unavailable(
-            f"{where} readings need a field ({', '.join(FIELDS)}) and a path each."
-        )
-    return Reading(row["field"], row["path"], row.get("when", {}))
+    try:
+        return convert(dict[str, Program], {**shipped, **configured}, ("fleet", "programs"))
+    except ShapeError as error:
+        raise FleetError.unavailable(f"{error}.") from error
 
 
 def _filled(part: str, values: Mapping[str, str]) -> str:
     return _SLOT.sub(lambda match: values[match[1]], part)
 
 
-def _objects(output: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of an output: one per line, or one in all."""
+def _objects(output: Path) -> Iterator[JsonObject]:
+    """The JSON objects in an output: one per line, or a single one."""
     try:
         with output.open("rb") as stream:
             several = False
@@ -153,7 +127,7 @@ def _objects(output: Path) -> Iterator[dict[str, Any]]:
         return
 
 
-def _parsed(text: bytes) -> dict[str, Any] | None:
+def _parsed(text: bytes) -> JsonObject | None:
     if len(text) > MAX_LINE or not text.lstrip().startswith(b"{"):
         return None
     try:
@@ -163,11 +137,12 @@ def _parsed(text: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _at(row: Any, path: str) -> Any:
+def _at(row: JsonObject, path: str) -> object:
+    found: object = row
     for part in path.split("."):
-        row = row.get(part) if isinstance(row, dict) else None
-    return row
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None

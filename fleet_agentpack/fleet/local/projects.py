@@ -1,4 +1,4 @@
-"""Projects and roles on this machine: from the configuration file, or the current repository."""
+"""Projects and roles on this machine: from the configuration file or the current repository."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.fleet.models import Project, Role
+from fleet_agentpack.fleet.results import Project, Role
 from fleet_agentpack.fleet.roles import Persona
 
 NO_PROJECTS = (
-    "There are no projects: start the server inside a git repository, or name some in the"
+    "There are no projects. Start the server inside a git repository, or add projects to the"
     " configuration file ([fleet.projects.NAME] path)."
 )
 
 
 class LocalProjects:
-    """What agents can be made of here."""
+    """The projects and roles that agents can be created for."""
 
     def __init__(self, paths: Mapping[str, Path], personas: Sequence[Persona]) -> None:
         self._paths = paths
         self._personas = personas
 
     def projects(self) -> list[Project]:
-        """Every project whose directory is there."""
+        """Every project whose directory exists."""
         return [_project(name, path) for name, path in self._paths.items() if path.is_dir()]
 
     def roles(self, project: str) -> list[Role]:
@@ -33,7 +33,7 @@ class LocalProjects:
         return [persona.public for persona in self._personas]
 
     def find(self, project: str) -> tuple[str, Path]:
-        """A project by its name in any case, and its directory. Raises 404."""
+        """A project's name and directory, by name, ignoring case. Raises 404."""
         for name, path in self._paths.items():
             if name.lower() == project.lower():
                 if not path.is_dir():

@@ -1,8 +1,8 @@
-"""Runs one task apart from everything else. A script of its own: standard library only.
+"""Runs one task detached from the server. A script of its own: standard library only.
 
-It is started as `python -I -S runner.py FOLDER`, leaves its parent, runs the program and writes
-how it ended. It holds a lock on FOLDER/lock, and so does the program: whoever finds the lock free
-knows that both are gone, whatever became of the server.
+It is started as `python -I -S runner.py FOLDER`, leaves its parent, runs the program and records
+how it ended. It holds a lock on FOLDER/lock, and so does the program: when the lock is free, both
+are gone, whatever happened to the server.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def main(folder: Path) -> None:
-    """Start the task and say so on standard output; then stay until it ends."""
+    """Start the task, report that on standard output, and wait for its end."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     launch = json.loads((folder / "launch.json").read_bytes())
@@ -41,7 +41,7 @@ def main(folder: Path) -> None:
 
 
 def start(folder: Path, launch: dict[str, Any], lock: int) -> "subprocess.Popen[bytes]":
-    """The program in a process group of its own, its output in files."""
+    """Start the program in its own process group, with its output in files."""
     with (
         (folder / "prompt").open("rb") as prompt,
         (folder / "output").open("ab") as output,
@@ -59,7 +59,7 @@ def start(folder: Path, launch: dict[str, Any], lock: int) -> "subprocess.Popen[
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
-    """A file that is there whole or not at all."""
+    """Write a file atomically."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(json.dumps(content), encoding="utf-8")
     temporary.rename(path)

@@ -1,4 +1,4 @@
-"""A task on this machine: a folder, a detached process, and what both tell of its state."""
+"""A task on this machine: a folder, a detached process, and the state that both tell."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+from msgspec import convert
 
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.fleet.local.programs import Program, Result
-from fleet_agentpack.fleet.models import Episode, Line
+from fleet_agentpack.fleet.local.programs import Program, ProgramResult
+from fleet_agentpack.fleet.models import Episode, Message
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.process import run
+
+T = TypeVar("T")
 
 RUNNER = Path(__file__).with_name("runner.py")
 START_S = 30.0  # how long a task may take to get going before it counts as lost
@@ -26,21 +31,44 @@ INTERRUPT_S = 10.0  # how long a program may take to end by itself after an inte
 END_S = 3.0
 POLL_S = 0.05
 MAX_LOG = 1_000_000
-LOST = "The process ended without saying how; it may have been killed."
+LOST = "The process ended without recording how; it may have been killed."
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """What is known when a task starts (`task.json`)."""
+
+    id: str
+    description: str
+    program: str
+    session: str  # the program's conversation
+    continues: bool  # whether that conversation began with an earlier task
+    at: float
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything that starting a task needs."""
+    """What the runner starts (`launch.json`)."""
 
-    task_id: str
-    description: str
-    program: Program
     command: list[str]
-    prompt: str
-    directory: Path
-    session: str
-    continues: bool
+    directory: str
+
+
+@dataclass(frozen=True)
+class ProgramProcess:
+    """The process that the runner started (`process.json`)."""
+
+    pid: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How that process ended (`outcome.json`)."""
+
+    at: float
+    status: int | None = None
+    error: str | None = None
 
 
 class TaskFolder:
@@ -49,82 +77,74 @@ class TaskFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def start(self, launch: Launch, environ: Mapping[str, str]) -> None:
-        """Start the program and return once it runs. Raises 503 when it cannot."""
+    def start(
+        self, record: TaskRecord, launch: Launch, prompt: str, environ: Mapping[str, str]
+    ) -> None:
+        """Start the program and return once it runs. Raises 503 if it does not start."""
         self.path.mkdir(parents=True, mode=0o700)
-        write_atomic(self.path / "prompt", launch.prompt, mode=0o600)
-        self._write("launch.json", {"command": launch.command, "directory": str(launch.directory)})
-        about = {
-            "id": launch.task_id,
-            "description": launch.description,
-            "program": launch.program.name,
-            "session": launch.session,
-            "continues": launch.continues,
-            "at": time.time(),
-        }
-        self._write("task.json", about)
+        self._write("prompt", prompt)
+        self._write("launch.json", json.dumps(asdict(launch)))
+        self._write("task.json", json.dumps(asdict(record)))
         interpreter = [sys.executable, "-I", "-S", str(RUNNER), str(self.path)]
-        done = run(interpreter, env=environ, cwd=launch.directory, timeout_s=START_S)
+        done = run(interpreter, env=environ, cwd=Path(launch.directory), timeout_s=START_S)
         if done.text != "started":
             raise FleetError.unavailable(
                 f"{launch.command[0]} could not be started: {done.text or done.complaint}"
             )
 
     @property
-    def about(self) -> dict[str, Any]:
-        """What was noted when the task was started; empty when that cannot be read."""
-        return self._read("task.json") or {}
+    def record(self) -> TaskRecord | None:
+        """What was known when the task started; None if that cannot be read."""
+        return self._read("task.json", TaskRecord)
 
     @property
     def running(self) -> bool:
-        """Whether the program is at work, by the word of the operating system."""
-        if (self.path / "outcome.json").exists():
+        """Whether the program is running, according to the operating system."""
+        outcome = self.path / "outcome.json"
+        if outcome.exists():
             return False
-        if not self._locked() and (self.path / "outcome.json").exists():
+        # The runner may have ended between the two: the lock is free after the file is written.
+        if not self._locked() and outcome.exists():
             return False
-        if self._read("process.json") is None:
+        if self._read("process.json", ProgramProcess) is None:
             return time.time() - self._started_at() < START_S
         return self._locked()
 
     def episode(self, program: Program | None) -> Episode | None:
         """The task as a stretch of work."""
-        about = self.about
-        if not about:
+        record = self.record
+        if record is None:
             return None
-        opened = datetime.fromtimestamp(about["at"], UTC)
-        episode = Episode(about["id"], opened, about["description"])
+        episode = Episode(record.id, datetime.fromtimestamp(record.at, UTC), record.description)
         if self.running:
             return episode
-        outcome = self._read("outcome.json") or {}
-        closed = datetime.fromtimestamp(outcome.get("at") or self._last_sign(), UTC)
+        ended = self._read("outcome.json", Exit)
+        closed_at = datetime.fromtimestamp(ended.at if ended else self._last_sign(), UTC)
         if self.interrupted:
-            return Episode(episode.key, opened, episode.text, "idle", closed)
+            return replace(episode, ended="idle", closed_at=closed_at)
         result = self.result(program)
-        status = outcome.get("status")
-        failed = status != 0 or result.failed
-        return Episode(
-            episode.key,
-            opened,
-            episode.text,
-            "failed" if failed else "completed",
-            closed,
-            self._reason(result, outcome) if failed else result.text or self._tail("output"),
-            result.cost_usd,
+        failed = ended is None or ended.status != 0 or result.failed
+        return replace(
+            episode,
+            ended="failed" if failed else "completed",
+            closed_at=closed_at,
+            outcome=self._reason(result, ended) if failed else result.text or self._tail("output"),
+            cost_usd=result.cost_usd,
         )
 
-    def result(self, program: Program | None) -> Result:
-        """What the program itself said."""
-        return program.read(self.path / "output") if program else Result()
+    def result(self, program: Program | None) -> ProgramResult:
+        """What the program itself reported."""
+        return program.read(self.path / "output") if program else ProgramResult()
 
     @property
     def interrupted(self) -> bool:
-        """Whether somebody asked for the task to end."""
+        """Whether the task was asked to end."""
         return (self.path / "interrupted").exists()
 
     def interrupt(self) -> None:
-        """End the program: ask its process group, then insist. Raises 503 when it will not go."""
+        """End the program: interrupt its process group, then kill it. Raises 503 if that fails."""
         write_atomic(self.path / "interrupted", "")
-        for number, patience_s in (
+        for number, limit_s in (
             (signal.SIGINT, INTERRUPT_S),
             (signal.SIGTERM, END_S),
             (signal.SIGKILL, END_S),
@@ -132,43 +152,41 @@ class TaskFolder:
             if not self.running:
                 break
             self._signal(number)
-            deadline = time.monotonic() + patience_s
+            deadline = time.monotonic() + limit_s
             while self.running and time.monotonic() < deadline:
                 time.sleep(POLL_S)
         if self.running:
-            raise FleetError.unavailable("The program could not be ended.", task=self.path.name)
+            raise FleetError.unavailable("The program could not be stopped.", task=self.path.name)
         self._signal(signal.SIGKILL)  # what the program left behind in its group
 
-    def lines(self) -> list[Line]:
-        """The task's output and complaints."""
+    def messages(self) -> list[Message]:
+        """The lines of the task's output and errors."""
         return [
-            Line(who, line)
+            Message(who, line)
             for who in ("output", "errors")
             for line in self._tail(who, MAX_LOG).splitlines()
         ]
 
-    def _reason(self, result: Result, outcome: dict[str, Any]) -> str:
-        """Why a task failed, in the program's own words where it has some."""
-        status = outcome.get("status")
-        told = result.error or (result.text if result.failed else None) or outcome.get("error")
+    def _reason(self, result: ProgramResult, ended: Exit | None) -> str:
+        """Why a task failed, in the program's own words if there are any."""
+        told = result.error or (result.text if result.failed else None) or (ended and ended.error)
         if told:
-            return str(told)
-        if not outcome:
+            return told
+        if ended is None:
             return LOST
-        ended = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
+        status = ended.status
+        how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
         words = self._tail("errors") or result.text or self._tail("output")
-        return f"ended with {ended}{f': {words}' if words else ''}"
+        return f"ended with {how}{f': {words}' if words else ''}"
 
     def _signal(self, number: int) -> None:
-        process = self._read("process.json")
+        process = self._read("process.json", ProgramProcess)
         if process:
-            try:
-                os.killpg(process["pid"], number)
-            except (ProcessLookupError, PermissionError):
-                return
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
 
     def _locked(self) -> bool:
-        """Whether the runner or its program lives; shared, so that two who ask do not clash."""
+        """Whether the runner or its program lives; a shared lock lets two callers look at once."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDONLY)
         except OSError:
@@ -183,17 +201,14 @@ class TaskFolder:
             os.close(descriptor)
 
     def _started_at(self) -> float:
-        at = self.about.get("at")
-        return float(at) if isinstance(at, int | float) else 0.0
+        return self.record.at if self.record else 0.0
 
     def _last_sign(self) -> float:
         """When the program last wrote something."""
         times = [self._started_at()]
         for name in ("output", "errors"):
-            try:
+            with suppress(OSError):
                 times.append((self.path / name).stat().st_mtime)
-            except OSError:
-                continue
         return max(times)
 
     def _tail(self, name: str, size: int = 2000) -> str:
@@ -204,12 +219,11 @@ class TaskFolder:
         except OSError:
             return ""
 
-    def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        write_atomic(self.path / name, json.dumps(content), mode=0o600)
+    def _write(self, name: str, content: str) -> None:
+        write_atomic(self.path / name, content, mode=0o600)
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read(self, name: str, kind: type[T]) -> T | None:
         try:
-            found = json.loads((self.path / name).read_bytes())
+            return convert(json.loads((self.path / name).read_bytes()), kind)
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) else None

@@ -11,8 +11,7 @@ from fleet_agentpack.forge.commands import writing as forge_write
 from fleet_agentpack.forge.commands.output import Output
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.names import KINDS, Kind
-from fleet_agentpack.forge.places import Places
-from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.service import ForgeService, open_service
 from fleet_agentpack.settings import Settings
 
 Action = Callable[[argparse.Namespace, ForgeService, Output], int]
@@ -56,8 +55,7 @@ class Commands:
 def _run(action: Action, options: argparse.Namespace, settings: Settings) -> int:
     output = Output(Paint.for_stream(sys.stdout, settings.environ), as_json=options.json)
     try:
-        places = Places(settings.cwd, settings.home, settings.environ)
-        return action(options, ForgeService(places), output)
+        return action(options, open_service(settings), output)
     except ForgeError as error:
         output.refuse(error)
         return 1

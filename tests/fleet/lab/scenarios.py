@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -156,9 +155,8 @@ async def show_agent(t: Tape) -> None:
     (folder / "pull_request_url").write_text("https://github.com/org/repo/pull/123")
     (folder / "pull_request_status").write_text("open")
     (folder / "pull_request_check_status").write_text("passing")
-    await asyncio.sleep(4)
     found = await t.look("papi")
-    await t.metadata(agents(found)[0]["id"])
+    await t.metadata(agents(found)[0]["id"], '"value":"passing"')
     await t.ask("GET", f"{app}/status")
     path = "/api/v2/users/me/workspace/papi"
     await t.say(app, "work 8 Writing integration tests", keep=False)
@@ -226,7 +224,7 @@ async def unreachable_agents(t: Tape) -> None:
         await t.ask("GET", f"{app}/status", token=token)
     started = t.lab.started("papi")
     os.killpg(started.api.pid, signal.SIGKILL)
-    await asyncio.sleep(1)
+    await t.poll(f"{app}/status", lambda answer: answer.is_error, keep=False)
     await t.ask("GET", f"{app}/status")
     await t.say(app, "hello")
     os.killpg(started.agent.pid, signal.SIGKILL)

@@ -78,8 +78,8 @@ class Tape:
             assert asyncio.get_running_loop().time() < deadline, f"{path}: {answer.text[:300]}"
             await asyncio.sleep(every)
 
-    async def metadata(self, agent_id: str) -> None:
-        """The first event of an agent's metadata stream that has values."""
+    async def metadata(self, agent_id: str, having: str = '"collected_at":"2') -> None:
+        """The first event of an agent's metadata stream that has values, or a certain one."""
         path = f"/api/v2/workspaceagents/{agent_id}/watch-metadata"
         headers = {"Coder-Session-Token": self.lab.token}
         while True:
@@ -89,7 +89,7 @@ class Tape:
                     text += line + "\n"
                     if line.startswith("data:"):
                         break
-            if '"collected_at":"2' in text:
+            if having in text:
                 self._note(answer, None, text + "\n")
                 return
             await asyncio.sleep(0.5)

@@ -1,0 +1,46 @@
+"""What a process remembers about a config repo between two calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fleet_agentpack.deploy.desired import Desired
+from fleet_agentpack.deploy.home import Project
+from fleet_agentpack.deploy.manifest import Manifest
+from fleet_agentpack.deploy.model import Blob
+from fleet_agentpack.deploy.recorded import KnownRecords
+from fleet_agentpack.deploy.trees import Tree, TreeReader
+
+
+@dataclass(frozen=True)
+class KnownDesired:
+    """A desired state with what it was made from."""
+
+    key: object
+    trees: dict[str, Tree]
+    desired: Desired
+
+    def is_current(self, key: object, trees: dict[str, Tree]) -> bool:
+        """Whether it would be made again from the very same trees."""
+        same = self.key == key and self.trees.keys() == trees.keys()
+        return same and all(self.trees[name] is tree for name, tree in trees.items())
+
+
+@dataclass
+class RepoCache:
+    """Everything here can be made again; nothing here outlives the process."""
+
+    reader: TreeReader
+    made: dict[Any, Blob] = field(default_factory=dict)  # contents that we generate
+    trees: dict[str, Tree] = field(default_factory=dict)  # by module id
+    valid: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module id → what was checked
+    desired: dict[str, KnownDesired] = field(default_factory=dict)  # by the request's target
+    records: KnownRecords = field(default_factory=dict)
+    manifest: dict[str, Manifest] = field(default_factory=dict)  # by text
+    project: dict[Any, Project] = field(default_factory=dict)  # by what git's answer depends on
+
+    def forget_old_contents(self) -> None:
+        """Drop generated contents once there are far more than the repo has modules."""
+        if len(self.made) > 100 + 4 * len(self.trees):
+            self.made.clear()

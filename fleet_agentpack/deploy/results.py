@@ -1,0 +1,335 @@
+"""The answers of the deploy service, with the fields of the contract in the contract's order.
+
+Rows that exist once per file are named tuples, because ten thousand of them are made per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
+from fleet_agentpack.version import __version__
+
+SCHEMA_VERSION = 1
+
+Data = TypeVar("Data")
+Operation = Literal["create", "update", "delete"]
+DriftKind = Literal["missing", "modified", "extra"]
+Reason = Literal["aborted", "no_changes"]
+Issue = Literal["missing", "not_a_directory", "not_writable"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong: a stable code, a sentence, and details such as `next_actions`."""
+
+    code: str
+    message: str
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The data of an answer that has none."""
+
+
+@dataclass(frozen=True)
+class Envelope(Generic[Data]):
+    """The frame of every answer; `command_id` is such as `deploy --apply`."""
+
+    schema_version: int
+    ok: bool
+    command: str
+    command_id: str
+    command_path: tuple[str, ...]
+    version: str
+    data: Data
+    warnings: tuple[str, ...]
+    errors: tuple[Failure, ...]
+
+    @classmethod
+    def of(
+        cls,
+        command_id: str,
+        data: Data,
+        warnings: Iterable[str] = (),
+        errors: Sequence[Failure] = (),
+    ) -> Envelope[Data]:
+        """The answer to a command."""
+        path = tuple(command_id.split())
+        return cls(
+            SCHEMA_VERSION,
+            not errors,
+            path[0],
+            command_id,
+            path,
+            __version__,
+            data,
+            tuple(warnings),
+            tuple(errors),
+        )
+
+
+# plan, diff and deploy
+
+
+class ChangeRow(NamedTuple):
+    """One file that an apply would write or delete."""
+
+    after_sha256: str | None
+    before_sha256: str | None
+    op: Operation
+    path: str
+    path_posix: str
+    reason: str
+    target: str
+    update_kind: Maybe[str] = UNKNOWN  # for an update: `managed_update` or `adopt_update`
+
+
+@dataclass(frozen=True)
+class ChangeCounts:
+    """How many files of each operation."""
+
+    create: int
+    delete: int
+    update: int
+
+
+@dataclass(frozen=True)
+class PlanData:
+    """What an apply would change."""
+
+    changes: Sequence[ChangeRow]
+    profile: str
+    summary: ChangeCounts
+    targets: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployData:
+    """What a deploy changed, or why it changed nothing."""
+
+    applied: bool
+    reason: Maybe[Reason] = UNKNOWN
+    snapshot_id: Maybe[str] = UNKNOWN
+    changes: Sequence[ChangeRow]
+    profile: str
+    summary: ChangeCounts
+    targets: Sequence[str]
+
+
+# status
+
+
+class DriftRow(NamedTuple):
+    """One file that is not as it was deployed."""
+
+    actual: str | None
+    expected: str | None
+    kind: DriftKind
+    path: str
+    path_posix: str
+    root: str
+    root_posix: str
+    target: str
+
+
+@dataclass(frozen=True)
+class DriftCounts:
+    """How many files of each kind of drift."""
+
+    extra: int
+    missing: int
+    modified: int
+
+
+@dataclass(frozen=True)
+class RootDrift:
+    """The counts for one root."""
+
+    root: str
+    root_posix: str
+    summary: DriftCounts
+    target: str
+
+
+@dataclass(frozen=True)
+class NextAction:
+    """A command that makes sense next."""
+
+    action: Literal["diff", "deploy_apply"]
+    command: Action
+
+
+@dataclass(frozen=True)
+class StatusData:
+    """How the disk differs from what should be there."""
+
+    drift: Sequence[DriftRow]
+    profile: str
+    summary: DriftCounts
+    summary_by_root: Sequence[RootDrift]
+    targets: Sequence[str]
+    summary_total: Maybe[DriftCounts] = UNKNOWN  # when only some kinds were asked for
+    next_actions: Maybe[Sequence[Action]] = UNKNOWN
+    next_actions_detailed: Maybe[Sequence[NextAction]] = UNKNOWN
+
+
+# doctor
+
+
+@dataclass(frozen=True)
+class GitignoreFix:
+    """A work tree that now ignores the target manifests."""
+
+    gitignore_path: str
+    gitignore_path_posix: str
+    repo_root: str
+    repo_root_posix: str
+    updated: bool
+
+
+@dataclass(frozen=True)
+class RootCheck:
+    """Whether a root can be used."""
+
+    exists: bool
+    issues: Sequence[Issue]
+    root: str
+    root_posix: str
+    scan_extras: bool
+    suggestion: str | None
+    target: str
+    writable: bool
+
+
+@dataclass(frozen=True)
+class DoctorData:
+    """The state of every root."""
+
+    gitignore_fixes: Sequence[GitignoreFix]
+    machine_id: str
+    roots: Sequence[RootCheck]
+    next_actions: Maybe[Sequence[Action]] = UNKNOWN
+
+
+# rollback and snapshots
+
+
+@dataclass(frozen=True)
+class RollbackData:
+    """A rollback that was carried out, recorded as a snapshot of its own."""
+
+    event_snapshot_id: str
+    rolled_back_to: str
+
+
+@dataclass(frozen=True)
+class RestoreRow:
+    """One file that a rollback would restore or delete."""
+
+    op: str
+    path: str
+    path_posix: str
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollbackPreview:
+    """What a rollback would change."""
+
+    applied: bool = False
+    changes: Sequence[RestoreRow]
+    reason: str = "dry_run"
+    rolled_back_to: str
+
+
+@dataclass(frozen=True)
+class SnapshotRow:
+    """A snapshot in the list of all."""
+
+    changes: int
+    created_at: str
+    files: int
+    id: str
+    kind: str
+    rolled_back_to: str | None
+    targets: Sequence[str]
+
+
+@dataclass(frozen=True)
+class SnapshotsData:
+    """The snapshots, newest first."""
+
+    snapshots: Sequence[SnapshotRow]
+
+
+@dataclass(frozen=True)
+class SnapshotData:
+    """One snapshot as it is stored."""
+
+    snapshot: Mapping[str, Any]
+
+
+# init, lock, fetch and update
+
+
+@dataclass(frozen=True)
+class GitSetup:
+    """The git repository of a new config repo."""
+
+    gitignore_path: str
+    gitignore_path_posix: str
+    gitignore_updated: bool
+    initialized: bool
+
+
+@dataclass(frozen=True)
+class Initialized:
+    """A new config repo."""
+
+    repo: str
+    repo_posix: str
+    git: Maybe[GitSetup] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A lockfile that was written."""
+
+    lockfile: str
+    lockfile_posix: str
+    modules: int
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The pinned commits that are here."""
+
+    git_modules_fetched: int
+    store: str
+    store_posix: str
+
+
+@dataclass(frozen=True)
+class UpdateStep:
+    """One step of an update."""
+
+    detail: Locked | Fetched
+    name: Literal["lock", "fetch"]
+    ok: bool = True
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What an update did, step by step."""
+
+    git_modules_fetched: int
+    store: str
+    store_posix: str
+    lockfile: str
+    lockfile_posix: str
+    steps: Sequence[UpdateStep]

@@ -1,0 +1,1 @@
+"""Where tools run: a sandbox, a container, Dagger, or this machine itself."""

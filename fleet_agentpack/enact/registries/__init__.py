@@ -1,0 +1,1 @@
+"""Where tools come from: the built-in registry, a directory, or a registry behind HTTP."""

@@ -1,0 +1,101 @@
+"""What every registry offers: hits, releases, bundles and attestations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.results import Hit
+from fleet_agentpack.kit.semver import Version, VersionError
+
+MOST_ATTESTATIONS = 200
+LONGEST_SHOWN = 300
+_WORD = re.compile(r"\w+", re.UNICODE)
+_BLANKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+
+
+@dataclass(frozen=True)
+class Release:
+    """One version of a tool that a registry offers."""
+
+    name: str
+    version: str
+    digest: str | None = None  # sha256 of the bundle in hex, as the registry claims it
+    versions: tuple[str, ...] = field(default=())
+
+
+Tick = Callable[[], None]  # called now and then during a download; may raise to give up
+
+
+def no_tick() -> None:
+    """Nobody wants to know."""
+
+
+def refuse_too_many(attestations: Sequence[object], label: str) -> None:
+    """Refuse a list too long to read: the part left out could hold a veto. Raises `EnactError`."""
+    if len(attestations) > MOST_ATTESTATIONS:
+        raise EnactError.registry_error(
+            "REGISTRY_ERROR",
+            f"the registry lists more than {MOST_ATTESTATIONS} attestations for one version",
+            registry=label,
+        )
+
+
+class Registry(Protocol):
+    """Where tools come from."""
+
+    @property
+    def label(self) -> str:
+        """How results and receipts call this registry."""
+
+    def release(self, name: str, version: str | None) -> Release:
+        """The wanted version, or the highest. Raises `EnactError`."""
+
+    def download(self, release: Release, tick: Tick) -> bytes:
+        """The bundle, whose bytes match every claim made about them. Raises `EnactError`."""
+
+    def attestations(self, release: Release, tick: Tick) -> Iterable[bytes]:
+        """Every Sigstore bundle about a release. Raises `EnactError`, also for too many."""
+
+
+def shown(text: object) -> str:
+    """Text from a registry as it may reach an agent: one line, no control characters, short."""
+    plain = _BLANKS.sub(" ", text).strip() if isinstance(text, str) else ""
+    return plain if len(plain) <= LONGEST_SHOWN else plain[: LONGEST_SHOWN - 1] + "…"
+
+
+def best_version(versions: Iterable[str]) -> str | None:
+    """The highest version, a released one before any pre-release."""
+    parsed = []
+    for text in versions:
+        try:
+            parsed.append((Version.parse(text), text))
+        except VersionError:
+            continue
+    released = [pair for pair in parsed if not pair[0].pre]
+    return max(released or parsed, default=(None, None))[1]
+
+
+def rank(hits: Sequence[Hit], query: str) -> list[Hit]:
+    """The hits that match a query, best first: words are prefixes, any may match."""
+    words = [word.lower() for word in _WORD.findall(query)]
+    if not words:
+        return list(hits)
+    scored = [(_score(hit, words), hit) for hit in hits]
+    return [hit for score, hit in sorted(scored, key=lambda pair: -pair[0]) if score > 0]
+
+
+def _score(hit: Hit, words: Sequence[str]) -> float:
+    tags = hit.tags if isinstance(hit.tags, tuple) else ()
+    strong = [word.lower() for word in _WORD.findall(f"{hit.name} {' '.join(tags)}")]
+    strong = [part for word in strong for part in (word, *word.split("_"))]
+    weak = [word.lower() for word in _WORD.findall(hit.description)]
+    return sum(
+        3.0 if any(other.startswith(word) for other in strong)
+        else 1.0 if any(other.startswith(word) for other in weak)
+        else 0.0
+        for word in words
+    )  # fmt: skip

@@ -1,0 +1,230 @@
+"""The registry's HTTP API: one method per question, every byte and every claim checked here."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
+from fleet_agentpack.enact.errors import FIND_ANOTHER, EnactError
+from fleet_agentpack.enact.names import is_name, is_reserved
+from fleet_agentpack.enact.registries.registry import (
+    Release,
+    Tick,
+    best_version,
+    no_tick,
+    refuse_too_many,
+    shown,
+)
+from fleet_agentpack.enact.registries.transport import (
+    ANSWER_DEADLINE_S,
+    Answer,
+    RegistryHttp,
+    RegistryRefusal,
+    parse_object,
+)
+from fleet_agentpack.enact.results import Hit
+from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
+from fleet_agentpack.kit.results import UNKNOWN
+
+DOWNLOAD_DEADLINE_S = 300.0
+ATTESTATIONS_DEADLINE_S = 60.0  # for all of one version together
+LONGEST_AUDITOR = 320
+
+
+class RemoteRegistry:
+    """A registry behind HTTP."""
+
+    def __init__(self, http: RegistryHttp) -> None:
+        self._http = http
+        self._encode_deep: bool | None = None  # which form of a deep name this registry wants
+
+    @property
+    def label(self) -> str:
+        """The address."""
+        return self._http.url
+
+    def search(
+        self, query: str, limit: int, etag: str | None = None
+    ) -> tuple[list[Hit] | None, str | None]:
+        """The hits and their ETag; None for hits that have not changed since that ETag."""
+        headers = {"If-None-Match": etag} if etag else None
+        answer = self._http.request(
+            "GET", "/tools/search", params={"q": query, "limit": limit}, headers=headers
+        )
+        if answer.status == 304:
+            return None, etag
+        rows = parse_object(answer.body, self.label).get("tools")
+        hits = (
+            [_hit(row) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        )
+        return [hit for hit in hits if hit], answer.headers.get("etag")
+
+    def release(self, name: str, version: str | None) -> Release:
+        """The wanted version, or the highest that is not withdrawn."""
+        return self._exact(name, version) if version else self._latest(name)
+
+    def download(self, release: Release, tick: Tick = no_tick) -> bytes:
+        """The bundle; its hash is computed here and compared with every claim."""
+        path = f"/versions/{quote(release.version, safe='')}/download"
+        try:
+            answer = self._get(
+                release.name, path, limit=LARGEST_BUNDLE, deadline_s=DOWNLOAD_DEADLINE_S, tick=tick
+            )
+        except RegistryRefusal as error:
+            raise _not_found(error, release.name, release.version) from error
+        digest = hashlib.sha256(answer.body).hexdigest()
+        claims = {
+            "the registry's record": release.digest,
+            "ETag": _claimed(answer.headers.get("etag")),
+            "X-Bundle-Hash": _claimed(answer.headers.get("x-bundle-hash")),
+        }
+        if not answer.body:
+            raise EnactError.integrity_failed(str(release.name), "the download is empty")
+        if not any(claims.values()):
+            raise EnactError.integrity_failed(
+                release.name, "the registry does not say which hash the bundle has"
+            )
+        for source, claim in claims.items():
+            if claim and claim != digest:
+                raise EnactError.integrity_failed(
+                    release.name,
+                    f"the downloaded bytes do not match {source}",
+                    claimed=claim,
+                    actual=digest,
+                )
+        return answer.body
+
+    def attestations(self, release: Release, tick: Tick = no_tick) -> Iterable[bytes]:
+        """The bundles behind the listed rows; a row's `auditor` is only the key to fetch it by."""
+        version = quote(release.version, safe="")
+        try:
+            listed = self._get_json(release.name, f"/versions/{version}/attestations")
+        except RegistryRefusal as error:
+            raise _not_found(error, release.name, release.version) from error
+        rows = listed.get("attestations")
+        keys = [row.get("auditor") for row in rows if isinstance(row, dict)] if rows else []
+        texts = dict.fromkeys(key for key in keys if isinstance(key, str) and key.strip())
+        auditors = [key for key in texts if len(key) <= LONGEST_AUDITOR]
+        refuse_too_many(auditors, self.label)
+        ends = time.monotonic() + ATTESTATIONS_DEADLINE_S
+        for auditor in auditors:
+            path = f"/versions/{version}/trust/attestations/{quote(auditor, safe='')}"
+            left = min(ends - time.monotonic(), ANSWER_DEADLINE_S)
+            if left <= 0:
+                raise EnactError.registry_unavailable(self.label, "it answers too slowly")
+            try:
+                yield self._get(
+                    release.name, path, limit=LARGEST_ATTESTATION, deadline_s=left, tick=tick
+                ).body
+            except RegistryRefusal as error:
+                if error.status != 404:
+                    raise
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.close()
+
+    def _exact(self, name: str, version: str) -> Release:
+        try:
+            found = self._get_json(name, f"/versions/{quote(version, safe='')}")
+        except RegistryRefusal as error:
+            if error.status == 404:
+                known = self._versions(name)
+                raise EnactError.version_not_found(name, version, sorted(known)) from error
+            raise
+        self._check_identity(found, name, version)
+        if found.get("yanked") is True:
+            raise _yanked(name, version, found.get("yank_reason"), found.get("yank_replacement"))
+        stated = found.get("bundle")
+        claim = stated.get("hash") if isinstance(stated, dict) else None
+        return Release(name, version, _claimed(claim))
+
+    def _latest(self, name: str) -> Release:
+        versions = self._versions(name)
+        version = best_version(v for v, row in versions.items() if row.get("yanked") is not True)
+        if version is None:
+            if versions:
+                raise _yanked(name, best_version(versions) or "", "every version is", None)
+            raise EnactError.tool_not_found(name, hint="it has no version that can be installed")
+        claim = _claimed(versions[version].get("bundle_hash"))
+        return Release(name, version, claim, tuple(versions))
+
+    def _versions(self, name: str) -> dict[str, dict[str, Any]]:
+        try:
+            found = self._get_json(name, "")
+        except RegistryRefusal as error:
+            if error.status == 404:
+                raise EnactError.tool_not_found(name) from error
+            raise
+        self._check_identity(found, name, None)
+        rows = found.get("versions")
+        return {
+            row["version"]: row
+            for row in (rows if isinstance(rows, list) else [])
+            if isinstance(row, dict) and isinstance(row.get("version"), str)
+        }
+
+    def _check_identity(self, found: Mapping[str, Any], name: str, version: str | None) -> None:
+        if found.get("name") != name or (version and found.get("version") != version):
+            raise EnactError.registry_error(
+                "REGISTRY_ERROR",
+                f"the registry answered for another tool than {name}",
+                registry=self.label,
+            )
+
+    def _get_json(self, name: str, path: str) -> dict[str, Any]:
+        return parse_object(self._get(name, path).body, self.label)
+
+    def _get(self, name: str, path: str, **options: Any) -> Answer:
+        """Ask about a tool: literal slashes first, `%2F` where a deep name needs it."""
+        encoded = f"/tools/{quote(name, safe='@')}{path}"
+        if name.count("/") < 2:
+            return self._http.request("GET", f"/tools/{name}{path}", **options)
+        if self._encode_deep and path:
+            return self._http.request("GET", encoded, **options)
+        try:
+            return self._http.request("GET", f"/tools/{name}{path}", **options)
+        except RegistryRefusal as error:
+            if error.status != 404 or self._encode_deep is False:
+                raise
+            answer = self._http.request("GET", encoded, **options)
+            self._encode_deep = True
+            return answer
+
+
+def _hit(row: Mapping[str, Any]) -> Hit | None:
+    name, version, tags = row.get("name"), row.get("version"), row.get("tags")
+    if not isinstance(name, str) or not is_name(name) or is_reserved(name):
+        return None
+    return Hit(
+        name,
+        shown(row.get("description")),
+        version if isinstance(version, str) and version else UNKNOWN,
+        tuple(map(shown, tags[:20])) or UNKNOWN if isinstance(tags, list) else UNKNOWN,
+    )
+
+
+def _claimed(value: object) -> str | None:
+    """The hash in `sha256:<hex>`, quoted or not; None when there is no such claim."""
+    if not isinstance(value, str):
+        return None
+    bare = value.removeprefix("W/").strip().strip('"')
+    return bare.removeprefix("sha256:").lower() if bare.startswith("sha256:") else None
+
+
+def _yanked(name: str, version: str, reason: object, replacement: object) -> EnactError:
+    newer = shown(replacement)
+    return EnactError(
+        "VERSION_YANKED",
+        f"{name}@{version} was withdrawn" + (f": {shown(reason)}" if shown(reason) else ""),
+        details={"tool": name, "version": version, "replacement": newer or None},
+        actions=[f"ask for {name}@{newer}" if newer else FIND_ANOTHER],
+    )
+
+
+def _not_found(error: RegistryRefusal, name: str, version: str) -> EnactError:
+    return EnactError.version_not_found(name, version) if error.status == 404 else error

@@ -1,0 +1,205 @@
+"""Which registry a tool comes from, and how its bytes are had, checked and let in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from fleet_agentpack.enact import bundle, manifest
+from fleet_agentpack.enact.config import Config, RegistryConfig
+from fleet_agentpack.enact.errors import EnactError, ask_user
+from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
+from fleet_agentpack.enact.receipt import BUILTIN, Receipt
+from fleet_agentpack.enact.registries.directory import DirectoryRegistry
+from fleet_agentpack.enact.registries.registry import (
+    Registry,
+    Release,
+    Tick,
+    no_tick,
+    rank,
+)
+from fleet_agentpack.enact.registries.remote import RemoteRegistry
+from fleet_agentpack.enact.registries.search_cache import SearchCache, search_remote
+from fleet_agentpack.enact.registries.transport import RegistryHttp
+from fleet_agentpack.enact.results import Hit
+from fleet_agentpack.enact.schemas import check_schema
+from fleet_agentpack.enact.trust.attestations import Subject
+from fleet_agentpack.enact.trust.policy import Trusted, TrustPolicy
+from fleet_agentpack.kit.paths import expand_home
+
+BUILTIN_ROOT = Path(__file__).parent.parent / "builtin"
+
+
+@dataclass(frozen=True)
+class Acquired:
+    """A tool's files, verified and let through; nothing of it is on disk yet."""
+
+    package: bundle.Package
+    manifest: manifest.Manifest
+    receipt: Receipt
+    warnings: tuple[str, ...]
+    folder: Path | None = None  # where a built-in tool already lies
+
+
+class Sources:
+    """The built-in registry and the configured one."""
+
+    def __init__(self, policy: TrustPolicy, cache: SearchCache, home: Path) -> None:
+        self.builtin = DirectoryRegistry(BUILTIN_ROOT, BUILTIN, f"{BUILTIN_NAMESPACE}/")
+        self._policy = policy
+        self._cache = cache
+        self._home = home
+        self._builtin_hits: list[Hit] | None = None
+        self._builtin_files: dict[str, dict[str, bundle.FileRecord]] = {}
+        self._remotes: dict[RegistryConfig, Registry] = {}
+
+    def search(self, query: str, limit: int, config: Config) -> tuple[list[Hit], list[str]]:
+        """The best matches of all registries, the built-in tools first, and what went wrong."""
+        if self._builtin_hits is None:
+            self._builtin_hits = self.builtin.hits()
+        found = rank(self._builtin_hits, query)
+        remote, warnings = self._search_configured(query, limit, config)
+        known = {hit.name for hit in found}
+        found += [hit for hit in remote if hit.name not in known and not is_reserved(hit.name)]
+        if not found and not warnings and config.registry.url is None:
+            warnings = [f"only built-in tools were searched: {config.path} sets no registry.url"]
+        return found[:limit], warnings
+
+    def acquire(self, wanted: Reference, config: Config, tick: Tick = no_tick) -> Acquired:
+        """Fetch, verify and weigh a tool. Raises `EnactError`; nothing is written."""
+        trust = config.trust
+        registry = self._registry_of(wanted.name, config)
+        release = registry.release(wanted.name, wanted.version)
+        data = registry.download(release, tick)
+        digest = hashlib.sha256(data).hexdigest()
+        subject = Subject(release.name, release.version, digest)
+        if registry is self.builtin:
+            trusted = Trusted(BUILTIN)
+        else:
+            trusted = self._policy.decide(
+                subject, trust, lambda: registry.attestations(release, tick)
+            )
+        package, read = _opened(release, data)
+        receipt = Receipt(
+            name=release.name,
+            version=release.version,
+            source=registry.label,
+            digest=digest,
+            files=package.records(),
+            trust=trusted.record(),
+        )
+        folder = self.builtin.folder(release) if registry is self.builtin else None
+        return Acquired(package, read, receipt, (*trusted.warnings, *read.warnings), folder)
+
+    def recheck(self, receipt: Receipt, config: Config) -> None:
+        """Hold an installed tool against today's policy.
+
+        Raises `EnactError` when it would not be let in today.
+        """
+        trust = config.trust
+        if not receipt.is_builtin:
+            self._policy.recheck(receipt.name, receipt.version, receipt.trust, trust)
+        elif self._files_of_builtin(receipt) != receipt.files:
+            raise EnactError.tool_changed(
+                receipt.name, receipt.version, "this package carries other files for it now"
+            )
+
+    def close(self) -> None:
+        """Give connections back."""
+        for registry in self._remotes.values():
+            if isinstance(registry, RemoteRegistry):
+                registry.close()
+
+    def _files_of_builtin(self, receipt: Receipt) -> dict[str, bundle.FileRecord] | None:
+        """The files that this package carries under a name, whatever a receipt says of them."""
+        key = f"{receipt.name}@{receipt.version}"
+        if key not in self._builtin_files:
+            try:
+                release = self.builtin.release(receipt.name, receipt.version)
+                package = bundle.unpack(self.builtin.download(release))
+            except (EnactError, bundle.BundleError):
+                return None
+            self._builtin_files[key] = package.records()
+        return self._builtin_files[key]
+
+    def _registry_of(self, name: str, config: Config) -> Registry:
+        if is_reserved(name):
+            if name.startswith(f"{BUILTIN_NAMESPACE}/"):
+                return self.builtin
+            raise EnactError.tool_not_found(name, hint="the namespace enact/ is reserved")
+        registry = self._configured(config.registry, config.path)
+        if registry is None:
+            raise EnactError.tool_not_found(
+                name,
+                hint="no registry is configured, only the built-in tools are there",
+                action=ask_user(f"set registry.url in {config.path}"),
+            )
+        return registry
+
+    def _search_configured(
+        self, query: str, limit: int, config: Config
+    ) -> tuple[Sequence[Hit], list[str]]:
+        try:
+            settings = config.registry
+            registry = self._configured(settings, config.path)
+            if isinstance(registry, DirectoryRegistry):
+                return registry.search(query, limit), []
+        except EnactError as error:
+            return [], [f"{error.message}; only built-in tools were searched"]
+        if not isinstance(registry, RemoteRegistry):
+            return [], []
+        token = settings.token.reveal() if settings.token else ""
+        return search_remote(
+            registry,
+            " ".join(query.replace('"', " ").replace("\x00", " ").split()),
+            limit,
+            self._cache,
+            lifetime_s=settings.search_ttl_s,
+            identity=hashlib.sha256(token.encode()).hexdigest(),
+        )
+
+    def _configured(self, settings: RegistryConfig, path: Path) -> Registry | None:
+        if settings.url is None:
+            return None
+        if settings not in self._remotes:
+            self._remotes[settings] = self._open(settings, path)
+        return self._remotes[settings]
+
+    def _open(self, settings: RegistryConfig, path: Path) -> Registry:
+        url = str(settings.url).strip()
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return RemoteRegistry(RegistryHttp(url, settings.token))
+        folder = (
+            Path(unquote(parts.path)) if parts.scheme == "file" else expand_home(url, self._home)
+        )
+        if (parts.scheme and parts.scheme != "file") or not folder.is_absolute():
+            raise EnactError.config_invalid(
+                path, f"registry.url: {url[:200]!r} is neither http(s), file: nor an absolute path"
+            )
+        return DirectoryRegistry(folder, str(folder))
+
+
+def _opened(release: Release, data: bytes) -> tuple[bundle.Package, manifest.Manifest]:
+    """Unpack a verified bundle and hold its manifest against what was asked for."""
+    label = f"{release.name}@{release.version}"
+    try:
+        package = bundle.unpack(data)
+    except bundle.BundleError as error:
+        raise EnactError.bundle_invalid(label, str(error)) from error
+    try:
+        read = manifest.load(package)
+        for script in read.entries().values():
+            for schema in (script.input_schema, script.output_schema) if script else ():
+                if schema is not None:
+                    check_schema(schema)
+    except manifest.ManifestError as error:
+        raise EnactError.manifest_invalid(label, str(error)) from error
+    if read.name != release.name or (read.version or release.version) != release.version:
+        raise EnactError.manifest_invalid(
+            label, f"it calls itself {read.name}@{read.version or 'no version'}"
+        )
+    return package, read

@@ -1,0 +1,1 @@
+"""Who is trusted: identities, verified attestations, and the policy that weighs them."""

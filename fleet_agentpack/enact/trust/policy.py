@@ -1,0 +1,155 @@
+"""The trust decision: local policy against verified attestations, never a registry's word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.enact.config import TrustConfig
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.trust.attestations import (
+    AttestationRefused,
+    AttestationVerifier,
+    Subject,
+    verdict,
+)
+from fleet_agentpack.enact.trust.identity import Signer
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """Why a tool was let through; goes into its receipt."""
+
+    policy: str  # the policy that let it through, or `builtin`
+    signers: tuple[Signer, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """The decision as the receipt keeps it."""
+        return {
+            "policy": self.policy,
+            "signers": [
+                {"issuer": each.issuer, "identity": each.identity, "kind": each.kind}
+                for each in self.signers
+            ],
+        }
+
+
+class TrustPolicy:
+    """Lets a tool through, or refuses it with the reason."""
+
+    def __init__(self, config_path: Path) -> None:
+        self._config_path = config_path
+        self._verifiers: dict[Path | None, AttestationVerifier] = {}
+
+    def decide(
+        self, subject: Subject, config: TrustConfig, fetch: Callable[[], Iterable[bytes]]
+    ) -> Trusted:
+        """Weigh the attestations of a bundle. Raises `EnactError` when it is not trusted."""
+        if not config.auditors:
+            return self._conclude(subject, config, (), [])
+        try:
+            bundles = list(fetch())
+        except EnactError as error:
+            if config.requires_attestations and config.minimum > 0:
+                raise self._refused(
+                    subject, config, f"its attestations cannot be had ({error.message})", 0
+                ) from error
+            return Trusted(config.policy, (), (f"attestations were not checked: {error.message}",))
+        signers, notes = self._weigh(subject, config, bundles)
+        return self._conclude(subject, config, signers, notes)
+
+    def recheck(self, name: str, version: str, record: object, config: TrustConfig) -> None:
+        """Hold an installed tool's receipt against today's policy. Raises `EnactError`."""
+        if not config.requires_attestations or config.minimum == 0:
+            return
+        trusted = {each.party for each in _signers(record) if _trusts(config, each)}
+        if len(trusted) < config.minimum:
+            subject = Subject(name, version, "")
+            raise self._refused(
+                subject, config, "it was installed under another trust policy", len(trusted)
+            )
+
+    def _weigh(
+        self, subject: Subject, config: TrustConfig, bundles: list[bytes]
+    ) -> tuple[tuple[Signer, ...], list[str]]:
+        verifier = self._verifier(config.trusted_root)
+        endorsing: dict[str, Signer] = {}
+        notes: list[str] = []
+        for raw in bundles:
+            try:
+                signed = verifier.verify(raw)
+                if not _trusts(config, signed.signer):
+                    notes.append(f"signed by {signed.signer}, who is not in trusted_auditors")
+                    continue
+                result = verdict(signed, subject)
+            except AttestationRefused as refused:
+                notes.append(str(refused))
+                continue
+            if result == "failed":
+                raise EnactError.vetoed(f"{subject.name}@{subject.version}", signed.signer.identity)
+            endorsing.setdefault(signed.signer.party, signed.signer)
+        return tuple(endorsing.values()), notes
+
+    def _conclude(
+        self, subject: Subject, config: TrustConfig, signers: tuple[Signer, ...], notes: list[str]
+    ) -> Trusted:
+        if len(signers) >= config.minimum:
+            return Trusted(config.policy, signers)
+        if config.requires_attestations:
+            why = "none of its attestations counts" if notes else "nobody you trust attests it"
+            raise self._refused(subject, config, why, len(signers), notes)
+        warning = f"{subject.name}@{subject.version} is not attested by anyone you trust"
+        return Trusted(config.policy, signers, (warning,))
+
+    def _refused(
+        self,
+        subject: Subject,
+        config: TrustConfig,
+        reason: str,
+        found: int,
+        notes: Iterable[str] = (),
+    ) -> EnactError:
+        return EnactError.trust_refused(
+            f"{subject.name}@{subject.version}",
+            f"{reason}; {config.policy} wants {config.minimum}, found {found}",
+            {
+                "policy": config.policy,
+                "minimum_attestations": config.minimum,
+                "found": found,
+                "attestations": [note[:300] for note in notes][:20],
+            },
+            self._config_path,
+        )
+
+    def _verifier(self, root: Path | None) -> AttestationVerifier:
+        if root not in self._verifiers:
+            verifier = AttestationVerifier(root)
+            try:
+                verifier.check_root()
+            except (OSError, ValueError) as error:
+                raise EnactError.config_invalid(
+                    self._config_path, f"trust.trusted_root cannot be used: {error}"
+                ) from error
+            except ImportError as error:
+                raise EnactError.config_invalid(
+                    self._config_path, "the sigstore library is missing: pip install sigstore"
+                ) from error
+            self._verifiers[root] = verifier
+        return self._verifiers[root]
+
+
+def _trusts(config: TrustConfig, signer: Signer) -> bool:
+    return any(auditor.matches(signer) for auditor in config.auditors)
+
+
+def _signers(record: object) -> list[Signer]:
+    """The signers that a receipt names; a receipt that cannot be read names nobody."""
+    rows = record.get("signers") if isinstance(record, dict) else None
+    return [
+        Signer(str(row.get("issuer")), str(row.get("identity")), str(row.get("kind")))
+        for row in (rows if isinstance(rows, list) else [])
+        if isinstance(row, dict)
+    ]

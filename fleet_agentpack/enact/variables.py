@@ -1,0 +1,148 @@
+"""The variables that a tool declared, and no others: from `.env` files, the keyring, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet_agentpack.enact.errors import EnactError, ask_user
+from fleet_agentpack.enact.manifest import Variable
+from fleet_agentpack.enact.settings import Keyring
+from fleet_agentpack.kit.files import UnreadableError, read_text
+
+KEYRING_SERVICE = "enact-cli"
+SHORTEST_MASKED = 4
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Values for a tool's variables, and which of them must never be shown."""
+
+    values: Mapping[str, str]
+    secrets: tuple[str, ...] = ()
+
+    def masked(self, text: str) -> str:
+        """Text without the secrets that a tool may have printed."""
+        for secret in self.secrets:
+            if len(secret) >= SHORTEST_MASKED:
+                text = text.replace(secret, "***")
+        return text
+
+
+@dataclass(frozen=True)
+class VariableSources:
+    """Where values come from."""
+
+    environ: Mapping[str, str]
+    env_files: Sequence[Path]
+    keyring: Keyring
+
+
+def resolve(tool: str, variables: Sequence[Variable], sources: VariableSources) -> Resolved:
+    """The value of every declared variable. Raises `EnactError` when a required one has none."""
+    files = [parse_env_file(path) for path in sources.env_files] if variables else []
+    values: dict[str, str] = {}
+    secrets: list[str] = []
+    for variable in variables:
+        value = (
+            _secret(tool, variable, sources)
+            if variable.secret
+            else _plain(variable, files, sources.environ)
+        )
+        value = value or variable.default
+        if value is None:
+            if variable.required:
+                raise _missing(tool, variable)
+            continue
+        values[variable.name] = value
+        if variable.secret:
+            secrets.append(value)
+    return Resolved(values, tuple(secrets))
+
+
+def system_keyring(service: str, account: str) -> str | None:
+    """A password from the user's keyring; None where there is no keyring."""
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError:
+        return None
+    try:
+        return keyring.get_password(service, account)
+    except (KeyringError, RuntimeError, OSError):
+        return None
+
+
+def parse_env_file(path: Path) -> dict[str, str]:
+    """The variables of a `.env` file; a file that cannot be read has none."""
+    try:
+        lines = read_text(path).splitlines()
+    except (FileNotFoundError, UnreadableError):
+        return {}
+    found = {}
+    for line in lines:
+        name, equals, value = line.strip().partition("=")
+        if equals and not name.startswith("#"):
+            found[name.removeprefix("export ").strip()] = _unquoted(value.strip())
+    return found
+
+
+def namespaces(tool: str) -> Iterator[str]:
+    """A tool's name and the namespaces around it, nearest first."""
+    while tool:
+        yield tool
+        tool = tool.rpartition("/")[0]
+
+
+def _secret(tool: str, variable: Variable, sources: VariableSources) -> str | None:
+    for namespace in namespaces(tool):
+        found = sources.keyring(KEYRING_SERVICE, f"{namespace}:{variable.name}")
+        if found:
+            return found
+    return sources.environ.get(variable.name) or None
+
+
+def _plain(
+    variable: Variable, files: Sequence[Mapping[str, str]], environ: Mapping[str, str]
+) -> str | None:
+    for source in (*files, environ):
+        if source.get(variable.name):
+            return source[variable.name]
+    return None
+
+
+def _missing(tool: str, variable: Variable) -> EnactError:
+    where = (
+        f"store it in the keyring (service {KEYRING_SERVICE}, account {tool}:{variable.name}) "
+        f"or set {variable.name} in the server's environment"
+        if variable.secret
+        else f"set {variable.name} in ~/.enact/.env or in the server's environment"
+    )
+    return EnactError(
+        "SECRET_MISSING" if variable.secret else "VARIABLE_MISSING",
+        f"{tool} needs {variable.name}: {variable.description}",
+        details={"tool": tool, "variable": variable.name},
+        actions=[ask_user(where)],
+    )
+
+
+def _unquoted(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] == "'":
+        return value[1:-1]
+    if len(value) >= 2 and value[0] == value[-1] == '"':
+        return _unescaped(value[1:-1])
+    return value.split(" #", 1)[0].rstrip()
+
+
+def _unescaped(text: str) -> str:
+    result: list[str] = []
+    chars = iter(text)
+    for char in chars:
+        if char != "\\":
+            result.append(char)
+            continue
+        following = next(chars, "")
+        result.append(_ESCAPES.get(following, "\\" + following))
+    return "".join(result)
