@@ -5,23 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Any
 
 from fleet_agentpack.console.terminal import Paint
 from fleet_agentpack.forge.commands import writing as forge_write
 from fleet_agentpack.forge.commands.output import Output
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.places import Places
-from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.names import KINDS, Kind
+from fleet_agentpack.forge.service import ForgeService, open_service
 from fleet_agentpack.settings import Settings
 
 Action = Callable[[argparse.Namespace, ForgeService, Output], int]
+Query = Callable[[argparse.Namespace, ForgeService], object]
 
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `forge`."""
     commands = Commands(parser)
-    for kind in ("agent", "tool"):
+    for kind in KINDS:
         _add_definitions(commands, kind)
     _add_plugins(commands)
     _add_configuration(commands)
@@ -55,14 +55,13 @@ class Commands:
 def _run(action: Action, options: argparse.Namespace, settings: Settings) -> int:
     output = Output(Paint.for_stream(sys.stdout, settings.environ), as_json=options.json)
     try:
-        places = Places(settings.cwd, settings.home, settings.environ)
-        return action(options, ForgeService(places), output)
+        return action(options, open_service(settings), output)
     except ForgeError as error:
         output.refuse(error)
         return 1
 
 
-def _show(query: Callable[[argparse.Namespace, ForgeService], dict[str, Any]]) -> Action:
+def _show(query: Query) -> Action:
     def action(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
         output.show(query(options, forge))
         return 0
@@ -70,9 +69,7 @@ def _show(query: Callable[[argparse.Namespace, ForgeService], dict[str, Any]]) -
     return action
 
 
-def _rows(
-    query: Callable[[argparse.Namespace, ForgeService], dict[str, Any]], key: str, *columns: str
-) -> Action:
+def _rows(query: Query, key: str, *columns: str) -> Action:
     def action(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
         output.rows(query(options, forge), key, columns)
         return 0
@@ -80,7 +77,7 @@ def _rows(
     return action
 
 
-def _add_definitions(commands: Commands, kind: Any) -> None:
+def _add_definitions(commands: Commands, kind: Kind) -> None:
     listing = commands.add(
         f"{kind}-list",
         f"list available {kind}s",
@@ -113,13 +110,13 @@ def _add_definitions(commands: Commands, kind: Any) -> None:
     validate.add_argument("--strict", action="store_true")
 
 
-def _validate(kind: Any) -> Action:
+def _validate(kind: Kind) -> Action:
     def action(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
         result = forge.validate(
             kind, path=options.path, name=options.name, strict=options.strict, anywhere=True
         )
         output.validation(result)
-        return 0 if result["valid"] else 1
+        return 0 if result.valid else 1
 
     return action
 
@@ -195,11 +192,11 @@ def _config_get(options: argparse.Namespace, forge: ForgeService, output: Output
     result = forge.config_get(options.key)
     if options.json:
         output.show(result)
-    elif result["exists"]:
-        output.value(result["value"])
+    elif result.exists:
+        output.value(result.value)
     else:
         sys.stderr.write(f"{options.key} is not set\n")
-    return 0 if result["exists"] else 1
+    return 0 if result.exists else 1
 
 
 def _add_cache(commands: Commands) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fleet_agentpack.console.terminal import Paint, printable, table
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.results import ForkDiff, Validation
 from fleet_agentpack.kit import yaml12
-from fleet_agentpack.kit.results import jsonable
+from fleet_agentpack.kit.results import UNKNOWN, jsonable
 
 LONGEST_CELL = 60
-_TOOL = re.compile(r"fractary_forge_([a-z_]+)")
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -26,53 +24,57 @@ class Output:
     paint: Paint
     as_json: bool
 
-    def show(self, result: dict[str, Any]) -> None:
+    def show(self, result: object) -> None:
         """A result as readable YAML."""
         if not self._json(result):
-            plain = self._without_warnings(result)
+            self._warn(result)
+            plain = jsonable(result)
+            plain.pop("warnings", None)
             print(printable_lines(yaml12.dump(plain)), end="")
 
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         """One value, bare when it is text."""
         print(printable(value) if isinstance(value, str) else json.dumps(value, indent=2))
 
-    def rows(self, result: dict[str, Any], key: str, columns: Sequence[str]) -> None:
+    def rows(self, result: object, key: str, columns: Sequence[str]) -> None:
         """A list as a table, and how much of it there is."""
         if self._json(result):
             return
-        plain = self._without_warnings(result)
-        rows = plain[key]
+        self._warn(result)
+        rows = getattr(result, key)
         if rows:
-            cells = [[_cell(row.get(name)) for name in columns] for row in rows]
+            cells = [[_cell(getattr(row, name)) for name in columns] for row in rows]
             print(table(columns, cells, self.paint))
-        total = plain.get("total", len(rows))
+        total = getattr(result, "total", len(rows))
         shown = "" if total == len(rows) else f", {len(rows)} shown"
         print(self.paint(f"{key}: {total}{shown}", "dim"))
 
-    def validation(self, result: dict[str, Any]) -> None:
+    def validation(self, result: Validation) -> None:
         """A validation's verdict and everything it found."""
         if self._json(result):
             return
-        for kind, colour in (("errors", "red"), ("warnings", "yellow")):
-            for each in result[kind]:
-                where = f"{each['field']}: " if each["field"] else ""
-                print(f"{self.paint(kind[:-1], colour)}  {printable(where + each['message'])}")
-        verdict = self.paint("valid", "green") if result["valid"] else self.paint("invalid", "red")
-        print(f"{printable(result['path'])}: {verdict}")
+        groups = (("error", "red", result.errors), ("warning", "yellow", result.warnings))
+        for kind, colour, issues in groups:
+            for each in issues:
+                where = f"{each.field}: " if each.field else ""
+                print(f"{self.paint(kind, colour)}  {printable(where + each.message)}")
+        verdict = self.paint("valid", "green") if result.valid else self.paint("invalid", "red")
+        print(f"{printable(result.path)}: {verdict}")
 
-    def diff(self, result: dict[str, Any]) -> None:
+    def diff(self, result: ForkDiff) -> None:
         """A unified diff in colour."""
-        plain = self._without_warnings(result)
-        for line in plain["unified"].splitlines():
+        self._warn(result)
+        for line in "" if result.unified is UNKNOWN else result.unified.splitlines():
             colour = _DIFF_COLOURS.get(line[:1])
             print(self.paint(printable(line), colour) if colour else printable(line))
-        counts = ", ".join(f"{count} {kind}" for kind, count in plain["summary"].items())
-        print(self.paint(counts, "dim"))
+        counts = result.summary
+        line = f"{counts.added} added, {counts.removed} removed, {counts.modified} modified"
+        print(self.paint(line, "dim"))
 
-    def done(self, result: dict[str, Any], *lines: str) -> None:
+    def done(self, result: object, *lines: str) -> None:
         """What a command that writes has done."""
         if not self._json(result):
-            self._without_warnings(result)
+            self._warn(result)
             for line in lines:
                 print(printable(line))
 
@@ -81,19 +83,18 @@ class Output:
         if self._json(error.payload()):
             return
         sys.stderr.write(f"fleet-agentpack forge: {printable(str(error))}\n")
-        for suggestion in error.suggestions:
-            sys.stderr.write(f"  {printable(_for_people(suggestion))}\n")
+        for step in error.advice():
+            sys.stderr.write(f"  {printable(step)}\n")
 
-    def _json(self, result: dict[str, Any]) -> bool:
+    def _json(self, result: object) -> bool:
         if self.as_json:
             print(json.dumps(jsonable(result), indent=2, ensure_ascii=False))
         return self.as_json
 
-    def _without_warnings(self, result: dict[str, Any]) -> dict[str, Any]:
-        plain: dict[str, Any] = jsonable(result)
-        for warning in plain.pop("warnings", []):
+    def _warn(self, result: object) -> None:
+        warnings = getattr(result, "warnings", ())
+        for warning in () if warnings is UNKNOWN else warnings:
             sys.stderr.write(f"warning: {printable(warning)}\n")
-        return plain
 
 
 def printable_lines(text: str) -> str:
@@ -101,28 +102,10 @@ def printable_lines(text: str) -> str:
     return "".join(printable(line) + "\n" for line in text.splitlines())
 
 
-def _for_people(suggestion: str) -> str:
-    """A suggestion with the commands that a person types in place of the tools an agent calls."""
-    text = suggestion.replace("plugin_info with remote: true", "plugin_info PLUGIN --remote")
-    return _TOOL.sub(lambda match: f"fleet-agentpack forge {_command(match[1])}", text)
-
-
-def _command(tool: str) -> str:
-    """The command line's name for a tool, as the seed pairs them."""
-    group, _, action = tool.partition("_")
-    if group == "plugin":
-        return action
-    if group in ("agent", "tool"):
-        return f"{group}-{action}"
-    return "registry list" if tool == "config_registry_list" else f"{group} {action}"
-
-
-def _cell(value: Any) -> str:
-    if value is None:
+def _cell(value: object) -> str:
+    if value is UNKNOWN:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, dict):
-        value = "@".join(str(part) for part in value.values())
     text = printable(" ".join(str(value).split()))
     return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"

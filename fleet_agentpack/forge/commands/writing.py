@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.terminal import is_attended
 from fleet_agentpack.forge.commands.output import Output
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.service import Desk, ForgeService
+from fleet_agentpack.forge.loaded import noted
+from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.workspace import Workspace
+from fleet_agentpack.forge.written import Login, Logout
 from fleet_agentpack.kit.secret import Secret
 
 if TYPE_CHECKING:
     from fleet_agentpack.forge.commands import Commands
+    from fleet_agentpack.forge.installing import Installer
 
 LONGEST_TOKEN = 10_000
 PROVIDERS = ("anthropic", "openai", "google")
@@ -102,14 +105,13 @@ def _add_installing(commands: Commands) -> None:
 def _init(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
     from fleet_agentpack.forge.authoring import initialise
 
-    made = initialise(_desk(forge), for_user=options.for_user)
-    paths = [forge.places.shown(path) for path in made]
-    output.done({"created": paths}, *(f"created {path}" for path in paths))
+    result = initialise(_workspace(forge).configuration, for_user=options.for_user)
+    output.done(result, *(f"created {path}" for path in result.created))
     return 0
 
 
 def _create(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.authoring import Draft, create
+    from fleet_agentpack.forge.authoring import Author, Draft, Format
 
     more: dict[str, Any] = (
         {"command": options.command}
@@ -129,45 +131,48 @@ def _create(options: argparse.Namespace, forge: ForgeService, output: Output) ->
         extends=options.extends,
         **more,
     )
-    form: Any = options.format or ("md" if options.kind == "agent" else "yaml")
-    path = create(_desk(forge), options.kind, draft, form)
-    shown = forge.places.shown(path)
-    output.done({"path": shown}, f"created {shown}")
+    form: Format = options.format or ("md" if options.kind == "agent" else "yaml")
+    workspace = _workspace(forge)
+    author = Author(workspace.configuration, workspace.resolver)
+    result = author.create(options.kind, draft, form)
+    output.done(result, f"created {result.path}")
     return 0
 
 
 def _fork_create(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.authoring import create_fork
+    from fleet_agentpack.forge.authoring import Author
 
-    desk = _desk(forge)
-    path = create_fork(desk, options.type, options.source, options.name, _now())
-    shown = forge.places.shown(path)
-    output.done(desk.answer({"path": shown}), f"created {shown}")
+    workspace = _workspace(forge)
+    author = Author(workspace.configuration, workspace.resolver)
+    result = author.create_fork(options.type, options.source, options.name, _now())
+    output.done(result, f"created {result.path}")
     return 0
 
 
 def _merge(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
     from fleet_agentpack.forge.merging import merge, plan_merge
-    from fleet_agentpack.forge.writing import writing_below
 
-    desk = _desk(forge)
-    with nullcontext() if options.dry_run else writing_below(forge.places.project):
-        plan = plan_merge(desk.forks, desk.resolver, options.name, desk.warnings)
-        if plan.is_needed and not options.dry_run:
-            merge(plan, options.prefer, _now())
-    result = desk.answer({**plan.shown(), "merged": plan.is_needed and not options.dry_run})
+    workspace = _workspace(forge)
+    forks, resolver, root = workspace.forks, workspace.resolver, forge.places.project
+    if options.dry_run:
+        plan = plan_merge(forks, resolver, options.name)
+    else:
+        plan = merge(forks, resolver, root, options.name, options.prefer, _now())
+    result = plan.shown(
+        merged=plan.is_needed and not options.dry_run,
+        warnings=noted(workspace.configuration.warnings, plan.warnings),
+    )
     verb = "would merge" if options.dry_run else "merged"
-    line = f"{verb} {plan.upstream.name} {plan.upstream.version} into {plan.fork.shown}"
-    changed = [f"  {field}" for field in plan.shown()["changes"]]
-    lines = [line, *changed] if plan.is_needed else [f"{plan.fork.name} has everything already"]
-    output.done(result, *lines)
+    line = f"{verb} {plan.upstream.name} {result.to} into {result.path}"
+    lines = [line, *(f"  {field}" for field in result.changes)]
+    output.done(result, *(lines if plan.is_needed else [f"{result.name} is up to date"]))
     return 0
 
 
 def _registry_add(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
     from fleet_agentpack.forge.registry_edits import add_registry
 
-    path = add_registry(
+    result = add_registry(
         forge.places,
         options.name,
         options.url,
@@ -176,70 +181,59 @@ def _registry_add(options: argparse.Namespace, forge: ForgeService, output: Outp
         priority=options.priority,
         token_env=options.token_env,
     )
-    shown = forge.places.shown(path)
-    output.done({"name": options.name, "path": shown}, f"added {options.name} to {shown}")
+    output.done(result, f"added {result.name} to {result.path}")
     return 0
 
 
 def _registry_remove(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
     from fleet_agentpack.forge.registry_edits import remove_registry
 
-    path = remove_registry(forge.places, options.name, for_user=options.for_user)
-    shown = forge.places.shown(path)
-    output.done({"name": options.name, "path": shown}, f"removed {options.name} from {shown}")
+    result = remove_registry(forge.places, options.name, for_user=options.for_user)
+    output.done(result, f"removed {result.name} from {result.path}")
     return 0
 
 
 def _install(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.installing import Installer
-
-    desk = _desk(forge)
-    scope: Any = options.scope or desk.configuration.default_scope
-    installed = Installer(desk).install(options.plugin, scope, force=options.force)
-    lines = [f"installed {each['name']} {each['version']} ({each['scope']})" for each in installed]
-    output.done(desk.answer({"installed": installed}), *lines)
+    workspace = _workspace(forge)
+    scope = options.scope or workspace.configuration.default_scope
+    result = _installer(workspace).install(options.plugin, scope, force=options.force)
+    lines = [f"installed {each.name} {each.version} ({each.scope})" for each in result.installed]
+    output.done(result, *lines)
     return 0
 
 
 def _uninstall(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.installing import Installer
-
-    desk = _desk(forge)
-    removed = Installer(desk).uninstall(options.plugin, options.scope, force=options.force)
-    output.done(
-        desk.answer({"removed": removed}), f"removed {removed['name']} ({removed['scope']})"
-    )
+    installer = _installer(_workspace(forge))
+    result = installer.uninstall(options.plugin, options.scope, force=options.force)
+    output.done(result, f"removed {result.removed.name} ({result.removed.scope})")
     return 0
 
 
 def _update(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.installing import Installer
-
-    desk = _desk(forge)
-    result = Installer(desk).update(options.plugin, breaking=options.major, dry_run=options.dry_run)
+    installer = _installer(_workspace(forge))
+    result = installer.update(options.plugin, breaking=options.major, dry_run=options.dry_run)
     verb = "would update" if options.dry_run else "updated"
-    lines = [f"{verb} {each['name']} {each['from']} → {each['to']}" for each in result["updated"]]
+    lines = [f"{verb} {each.name} {each.from_} → {each.to}" for each in result.updated]
     lines += [
-        f"left {each['name']} at {each['from']}: {each['to']} may break it (--major takes it)"
-        for each in result["skipped"]
+        f"left {each.name} at {each.from_}: {each.to} may break it (--major takes it)"
+        for each in result.skipped
     ]
-    output.done(desk.answer(result), *(lines or ["everything is up to date"]))
+    output.done(result, *(lines or ["everything is up to date"]))
     return 0
 
 
 def _lock(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.lockfile import check_lock, lock
+    from fleet_agentpack.forge.lockfile import Lockfile
 
-    desk = _desk(forge)
+    workspace = _workspace(forge)
+    lockfile = Lockfile(workspace.configuration, workspace.resolver)
     if options.check:
-        problems = check_lock(desk)
-        lines = [f"{each['type']} {each['name']}: {each['problem']}" for each in problems]
-        result = desk.answer({"valid": not problems, "problems": problems})
-        output.done(result, *(lines or ["the lockfile holds"]))
-        return 1 if problems else 0
-    written = lock(desk, _now(), force=options.force)
-    line = f"locked {written['agents']} agents and {written['tools']} tools in {written['path']}"
-    output.done(desk.answer(written), line)
+        checked = lockfile.check()
+        lines = [f"{each.type} {each.name}: {each.problem}" for each in checked.problems]
+        output.done(checked, *(lines or ["everything is as the lockfile says"]))
+        return 0 if checked.valid else 1
+    result = lockfile.write(_now(), force=options.force)
+    output.done(result, f"locked {result.agents} agents and {result.tools} tools in {result.path}")
     return 0
 
 
@@ -260,27 +254,34 @@ def _login(options: argparse.Namespace, forge: ForgeService, output: Output) -> 
         )
     if not token or not token.isascii() or not token.isprintable():
         raise ForgeError.invalid("the token is empty or not plain text; nothing was stored")
-    desk = _desk(forge)
-    where = desk.credentials.store(options.registry, Secret(token), _now())
-    names = [registry.name for registry in desk.configuration.registries]
-    if options.registry not in (*names, "stockyard"):
-        desk.warnings.append(f"No registry is called {options.registry}; it is used once one is")
+    workspace = _workspace(forge)
+    where = workspace.credentials.store(options.registry, Secret(token), _now())
+    names = [registry.name for registry in workspace.configuration.registries]
+    unused = f"No registry is called {options.registry}; the token is used once there is one"
+    known = options.registry in (*names, "stockyard")
+    warnings = noted(workspace.configuration.warnings, [] if known else [unused])
     line = f"logged in to {options.registry}; the token is in the {where}"
     if where != "keyring":
         line = f"logged in to {options.registry}; the token is in {where}, readable by you alone"
-    output.done(desk.answer({"registry": options.registry, "stored": where}), line)
+    output.done(Login(options.registry, where, warnings), line)
     return 0
 
 
 def _logout(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    known = _desk(forge).credentials.forget(options.registry, _now())
+    known = _workspace(forge).credentials.forget(options.registry, _now())
     line = "logged out of" if known else "there was no login for"
-    output.done({"registry": options.registry, "loggedOut": known}, f"{line} {options.registry}")
+    output.done(Logout(options.registry, known), f"{line} {options.registry}")
     return 0
 
 
-def _desk(forge: ForgeService) -> Desk:
-    return forge.desk(strict=True)
+def _workspace(forge: ForgeService) -> Workspace:
+    return forge.workspace(strict=True)
+
+
+def _installer(workspace: Workspace) -> Installer:
+    from fleet_agentpack.forge.installing import Installer
+
+    return Installer(workspace.configuration, workspace.plugins, workspace.registries)
 
 
 def _now() -> datetime:
