@@ -5,22 +5,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from fleet_agentpack.console.terminal import Paint, ask, is_attended, printable, table
+from fleet_agentpack.console.ask import confirm
+from fleet_agentpack.console.command import Commands, Console, Line
+from fleet_agentpack.console.progress import progress
+from fleet_agentpack.console.table import Table
+from fleet_agentpack.console.text import Paint, printable
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.kit.files import UnreadableError, read_text
-from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
-from fleet_agentpack.settings import Settings
 
 if TYPE_CHECKING:
     from fleet_agentpack.fleet import results
     from fleet_agentpack.fleet.service import FleetService
 
-Action = Callable[["FleetService", argparse.Namespace], Awaitable[Any]]
-Show = Callable[[Any, Paint], str]
+R = TypeVar("R")
+Work = Callable[["FleetService", argparse.Namespace], Awaitable[R]]
+Show = Callable[[R, Paint], Iterable[Line]]
 
 WATCH_S = 2.0
 CLEAR = "\x1b[H\x1b[J"
@@ -36,9 +39,17 @@ COLOURS = {
 }
 
 
+class Told(Protocol):
+    """A result whose message says what was done."""
+
+    @property
+    def message(self) -> str:
+        """One sentence."""
+
+
 def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     """Add the fleet's subcommands."""
-    actions = parser.add_subparsers(required=True, metavar="COMMAND")
+    actions = Commands(parser)
     listing = _action(actions, "list", "all agents: status and task", _list, _agents_table)
     listing.add_argument(
         "--watch", action="store_true", help="keep the table up to date until interrupted"
@@ -67,14 +78,12 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
 
 
 def _action(
-    actions: Any, name: str, help_line: str, action: Action, show: Show
+    commands: Commands, name: str, help_line: str, work: Work[R], show: Show[R]
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=help_line, description=help_line
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(handler=_handle, action=action, show=show, watch=False)
-    return parser
+    def run(console: Console) -> None:
+        asyncio.run(_run(console, work, show))
+
+    return commands.add(name, help_line, run)
 
 
 def _agent(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -89,44 +98,23 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _handle(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Run one command; with `--json` an error is JSON as well."""
-    try:
-        return asyncio.run(_run(arguments, settings))
-    except FleetError as error:
-        if not arguments.json:
-            raise
-        print(to_text(jsonable(error.payload())))
-        return 1
-
-
-async def _run(arguments: argparse.Namespace, settings: Settings) -> int:
+async def _run(console: Console, work: Work[R], show: Show[R]) -> None:
     from fleet_agentpack.fleet.engine import open_fleet
 
-    fleet = open_fleet(settings, source="human")
+    given = console.arguments
+    watch = getattr(given, "watch", False)
+    fleet = open_fleet(console.settings, source="human")
     try:
-        _print(await arguments.action(fleet, arguments), arguments)
-        while arguments.watch:
-            await asyncio.sleep(arguments.interval)
-            _print(await arguments.action(fleet, arguments), arguments)
+        while True:
+            result = await work(fleet, given)
+            if watch and not console.as_json and sys.stdout.isatty():
+                sys.stdout.write(CLEAR)
+            console.answer(result, show(result, console.paint))
+            if not watch:
+                return
+            await asyncio.sleep(given.interval)
     finally:
         await fleet.close()
-    return 0
-
-
-def _print(result: object, arguments: argparse.Namespace) -> None:
-    if arguments.json:
-        print(to_text(jsonable(result)), flush=True)
-        return
-    start = CLEAR if arguments.watch and sys.stdout.isatty() else ""
-    print(start + arguments.show(result, Paint.for_stream(sys.stdout)), flush=True)
-    warnings = getattr(result, "warnings", UNKNOWN)
-    for warning in () if warnings is UNKNOWN else warnings:
-        print(f"warning: {printable(warning)}", file=sys.stderr)
-
-
-def _progress(_done: float, _total: float | None, text: str) -> None:
-    print(printable(text), file=sys.stderr, flush=True)
 
 
 async def _list(fleet: FleetService, _: argparse.Namespace) -> results.AgentList:
@@ -144,7 +132,8 @@ async def _create(fleet: FleetService, arguments: argparse.Namespace) -> results
             spec = read_text(arguments.spec_file)
         except (OSError, UnreadableError) as error:
             raise FleetError.bad_request(f"The spec file cannot be read: {error}") from error
-    return await fleet.create(arguments.name, arguments.project, arguments.role, spec, _progress)
+    with progress() as report:
+        return await fleet.create(arguments.name, arguments.project, arguments.role, spec, report)
 
 
 async def _start(fleet: FleetService, arguments: argparse.Namespace) -> results.TaskStarted:
@@ -162,14 +151,13 @@ async def _delete(
         from fleet_agentpack.fleet.results import DeletionDeclined
 
         return DeletionDeclined()
-    return await fleet.delete(arguments.agent, _progress)
+    with progress() as report:
+        return await fleet.delete(arguments.agent, report)
 
 
 async def _confirmed(agent: str) -> bool:
-    if not is_attended():
-        raise FleetError.bad_request("Not a terminal: pass --yes to confirm.")
     question = f"Delete agent '{printable(agent)}' and its workspace?"
-    return await asyncio.to_thread(ask, question, sys.stderr)
+    return await asyncio.to_thread(confirm, question, FleetError.bad_request, sys.stderr)
 
 
 async def _history(fleet: FleetService, arguments: argparse.Namespace) -> results.TaskHistory:
@@ -188,74 +176,66 @@ async def _logs(fleet: FleetService, arguments: argparse.Namespace) -> results.T
     return await fleet.transcript(arguments.agent)
 
 
-def _agents_table(result: results.AgentList, paint: Paint) -> str:
+def _agents_table(result: results.AgentList, paint: Paint) -> Iterator[Line]:
     rows = [
-        [printable(row.name), _coloured(row.status, paint), printable(row.current_task or "")]
-        for row in result.agents
+        [row.name, _coloured(row.status, paint), row.current_task or ""] for row in result.agents
     ]
-    return table(["AGENT", "STATUS", "TASK"], rows, paint) if rows else "No agents."
+    yield Table(["agent", "status", "task"], rows) if rows else "No agents."
 
 
-def _agent_text(result: results.AgentShown, paint: Paint) -> str:
+def _agent_text(result: results.AgentShown, paint: Paint) -> Iterator[Line]:
     agent = result.agent
-    rows = [
-        ("status", _coloured(agent.status, paint)),
-        ("current task", printable(agent.current_task or "-")),
-        ("role", printable(agent.role or "-")),
-        ("project", printable(agent.project or "-")),
-        ("workspace id", agent.workspace_id),
-        ("created at", agent.created_at),
-        ("updated at", agent.updated_at),
-        *(
-            (key.removeprefix("fleet_mcp_").replace("_", " "), printable(value))
-            for key, value in agent.metadata.items()
-        ),
-    ]
-    head = paint(printable(agent.name), "bold")
-    return head + "\n" + "\n".join(f"  {key:<26}{value}" for key, value in rows)
+    yield paint(agent.name, "bold")
+    facts = {
+        "status": _coloured(agent.status, paint),
+        "current task": agent.current_task or "-",
+        "role": agent.role or "-",
+        "project": agent.project or "-",
+        "workspace id": agent.workspace_id,
+        "created at": agent.created_at,
+        "updated at": agent.updated_at,
+    }
+    for key, value in agent.metadata.items():
+        facts[key.removeprefix("fleet_mcp_").replace("_", " ")] = value
+    for key, value in facts.items():
+        yield f"  {key:<25}", value
 
 
-def _history_table(result: results.TaskHistory, paint: Paint) -> str:
+def _history_table(result: results.TaskHistory, paint: Paint) -> Iterator[Line]:
     if not result.tasks:
-        return f"No tasks on page {result.page} of {result.total_pages}."
+        yield f"No tasks on page {result.page} of {result.total_pages}."
+        return
     rows = [
         [
             row.created_at,
             _coloured(row.status, paint),
             row.source,
             row.completed_at or "",
-            printable(row.summary),
+            row.summary,
         ]
         for row in result.tasks
     ]
-    shown = table(["CREATED", "STATUS", "SOURCE", "COMPLETED", "SUMMARY"], rows, paint)
-    return f"{shown}\npage {result.page} of {result.total_pages}, {result.total_count} tasks"
+    yield Table(["created", "status", "source", "completed", "summary"], rows)
+    yield f"page {result.page} of {result.total_pages}, {result.total_count} tasks"
 
 
-def _roles_table(result: results.RoleList, paint: Paint) -> str:
-    rows = [
-        [printable(cell) for cell in (row.name, row.display_name, row.description)]
-        for row in result.roles
-    ]
-    return table(["ROLE", "NAME", "DESCRIPTION"], rows, paint) if rows else "No roles."
+def _roles_table(result: results.RoleList, _paint: Paint) -> Iterator[Line]:
+    rows = [[row.name, row.display_name, row.description] for row in result.roles]
+    yield Table(["role", "name", "description"], rows) if rows else "No roles."
 
 
-def _projects_table(result: results.ProjectList, paint: Paint) -> str:
-    rows = [
-        [printable(cell) for cell in (row.name, row.template_name, row.description)]
-        for row in result.projects
-    ]
-    return table(["PROJECT", "TEMPLATE", "DESCRIPTION"], rows, paint) if rows else "No projects."
+def _projects_table(result: results.ProjectList, _paint: Paint) -> Iterator[Line]:
+    rows = [[row.name, row.template_name, row.description] for row in result.projects]
+    yield Table(["project", "template", "description"], rows) if rows else "No projects."
 
 
-def _lines(result: results.Transcript, paint: Paint) -> str:
-    return "\n".join(
-        f"{paint(line.at or line.who, 'dim')} {printable(line.text)}" for line in result.lines
-    )
+def _lines(result: results.Transcript, paint: Paint) -> Iterator[Line]:
+    for line in result.lines:
+        yield paint(line.at or line.who, "dim"), line.text
 
 
-def _message(result: results.AgentCreated, paint: Paint) -> str:
-    return paint(printable(result.message), "green")
+def _message(result: Told, paint: Paint) -> Iterator[Line]:
+    yield paint(result.message, "green")
 
 
 def _coloured(status: str, paint: Paint) -> str:
