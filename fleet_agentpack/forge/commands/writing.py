@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-import getpass
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fleet_agentpack.console.terminal import is_attended
-from fleet_agentpack.forge.commands.output import Output
+from fleet_agentpack.console.ask import ask_secret
+from fleet_agentpack.console.command import Commands, Console
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.loaded import noted
-from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.service import open_service
 from fleet_agentpack.forge.workspace import Workspace
 from fleet_agentpack.forge.written import Login, Logout
 from fleet_agentpack.kit.secret import Secret
 
 if TYPE_CHECKING:
-    from fleet_agentpack.forge.commands import Commands
     from fleet_agentpack.forge.installing import Installer
 
 LONGEST_TOKEN = 10_000
@@ -102,17 +99,18 @@ def _add_installing(commands: Commands) -> None:
     update.add_argument("--dry-run", action="store_true", help="say what would change")
 
 
-def _init(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _init(console: Console) -> None:
     from fleet_agentpack.forge.authoring import initialise
 
-    result = initialise(_workspace(forge).configuration, for_user=options.for_user)
-    output.done(result, *(f"created {path}" for path in result.created))
-    return 0
+    options = console.arguments
+    result = initialise(_workspace(console).configuration, for_user=options.for_user)
+    console.answer(result, (f"created {path}" for path in result.created))
 
 
-def _create(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _create(console: Console) -> None:
     from fleet_agentpack.forge.authoring import Author, Draft, Format
 
+    options = console.arguments
     more: dict[str, Any] = (
         {"command": options.command}
         if options.kind == "tool"
@@ -132,31 +130,32 @@ def _create(options: argparse.Namespace, forge: ForgeService, output: Output) ->
         **more,
     )
     form: Format = options.format or ("md" if options.kind == "agent" else "yaml")
-    workspace = _workspace(forge)
+    workspace = _workspace(console)
     author = Author(workspace.configuration, workspace.resolver)
     result = author.create(options.kind, draft, form)
-    output.done(result, f"created {result.path}")
-    return 0
+    console.answer(result, [f"created {result.path}"])
 
 
-def _fork_create(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _fork_create(console: Console) -> None:
     from fleet_agentpack.forge.authoring import Author
 
-    workspace = _workspace(forge)
+    options = console.arguments
+    workspace = _workspace(console)
     author = Author(workspace.configuration, workspace.resolver)
     result = author.create_fork(options.type, options.source, options.name, _now())
-    output.done(result, f"created {result.path}")
-    return 0
+    console.answer(result, [f"created {result.path}"])
 
 
-def _merge(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _merge(console: Console) -> None:
     from fleet_agentpack.forge.merging import merge, plan_merge
 
-    workspace = _workspace(forge)
-    forks, resolver, root = workspace.forks, workspace.resolver, forge.places.project
+    options = console.arguments
+    workspace = _workspace(console)
+    forks, resolver = workspace.forks, workspace.resolver
     if options.dry_run:
         plan = plan_merge(forks, resolver, options.name)
     else:
+        root = workspace.configuration.places.project
         plan = merge(forks, resolver, root, options.name, options.prefer, _now())
     result = plan.shown(
         merged=plan.is_needed and not options.dry_run,
@@ -165,15 +164,15 @@ def _merge(options: argparse.Namespace, forge: ForgeService, output: Output) -> 
     verb = "would merge" if options.dry_run else "merged"
     line = f"{verb} {plan.upstream.name} {result.to} into {result.path}"
     lines = [line, *(f"  {field}" for field in result.changes)]
-    output.done(result, *(lines if plan.is_needed else [f"{result.name} is up to date"]))
-    return 0
+    console.answer(result, lines if plan.is_needed else [f"{result.name} is up to date"])
 
 
-def _registry_add(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _registry_add(console: Console) -> None:
     from fleet_agentpack.forge.registry_edits import add_registry
 
+    options = console.arguments
     result = add_registry(
-        forge.places,
+        open_service(console.settings).places,
         options.name,
         options.url,
         for_user=options.for_user,
@@ -181,36 +180,37 @@ def _registry_add(options: argparse.Namespace, forge: ForgeService, output: Outp
         priority=options.priority,
         token_env=options.token_env,
     )
-    output.done(result, f"added {result.name} to {result.path}")
-    return 0
+    console.answer(result, [f"added {result.name} to {result.path}"])
 
 
-def _registry_remove(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _registry_remove(console: Console) -> None:
     from fleet_agentpack.forge.registry_edits import remove_registry
 
-    result = remove_registry(forge.places, options.name, for_user=options.for_user)
-    output.done(result, f"removed {result.name} from {result.path}")
-    return 0
+    options = console.arguments
+    places = open_service(console.settings).places
+    result = remove_registry(places, options.name, for_user=options.for_user)
+    console.answer(result, [f"removed {result.name} from {result.path}"])
 
 
-def _install(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    workspace = _workspace(forge)
+def _install(console: Console) -> None:
+    options = console.arguments
+    workspace = _workspace(console)
     scope = options.scope or workspace.configuration.default_scope
     result = _installer(workspace).install(options.plugin, scope, force=options.force)
     lines = [f"installed {each.name} {each.version} ({each.scope})" for each in result.installed]
-    output.done(result, *lines)
-    return 0
+    console.answer(result, lines)
 
 
-def _uninstall(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    installer = _installer(_workspace(forge))
+def _uninstall(console: Console) -> None:
+    options = console.arguments
+    installer = _installer(_workspace(console))
     result = installer.uninstall(options.plugin, options.scope, force=options.force)
-    output.done(result, f"removed {result.removed.name} ({result.removed.scope})")
-    return 0
+    console.answer(result, [f"removed {result.removed.name} ({result.removed.scope})"])
 
 
-def _update(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    installer = _installer(_workspace(forge))
+def _update(console: Console) -> None:
+    options = console.arguments
+    installer = _installer(_workspace(console))
     result = installer.update(options.plugin, breaking=options.major, dry_run=options.dry_run)
     verb = "would update" if options.dry_run else "updated"
     lines = [f"{verb} {each.name} {each.from_} → {each.to}" for each in result.updated]
@@ -218,34 +218,35 @@ def _update(options: argparse.Namespace, forge: ForgeService, output: Output) ->
         f"left {each.name} at {each.from_}: {each.to} may break it (--major takes it)"
         for each in result.skipped
     ]
-    output.done(result, *(lines or ["everything is up to date"]))
-    return 0
+    console.answer(result, lines or ["everything is up to date"])
 
 
-def _lock(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _lock(console: Console) -> int:
     from fleet_agentpack.forge.lockfile import Lockfile
 
-    workspace = _workspace(forge)
+    options = console.arguments
+    workspace = _workspace(console)
     lockfile = Lockfile(workspace.configuration, workspace.resolver)
     if options.check:
         checked = lockfile.check()
         lines = [f"{each.type} {each.name}: {each.problem}" for each in checked.problems]
-        output.done(checked, *(lines or ["everything is as the lockfile says"]))
+        console.answer(checked, lines or ["everything is as the lockfile says"])
         return 0 if checked.valid else 1
     result = lockfile.write(_now(), force=options.force)
-    output.done(result, f"locked {result.agents} agents and {result.tools} tools in {result.path}")
+    console.answer(
+        result, [f"locked {result.agents} agents and {result.tools} tools in {result.path}"]
+    )
     return 0
 
 
-def _login(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _login(console: Console) -> None:
+    options = console.arguments
     if options.token_stdin:
         given = sys.stdin.read(LONGEST_TOKEN + 1)
-    elif is_attended():
-        given = getpass.getpass(f"Token for {options.registry}: ")
     else:
-        raise ForgeError.invalid(
-            "there is no terminal to type the token on",
-            f"Use a pipe: fleet-agentpack forge login {options.registry} --token-stdin < FILE",
+        pipe = f"Use a pipe: fleet-agentpack forge login {options.registry} --token-stdin < FILE"
+        given = ask_secret(
+            f"Token for {options.registry}: ", lambda reason: ForgeError.invalid(reason, pipe)
         )
     token = given.strip()
     if len(given) > LONGEST_TOKEN:
@@ -254,7 +255,7 @@ def _login(options: argparse.Namespace, forge: ForgeService, output: Output) -> 
         )
     if not token or not token.isascii() or not token.isprintable():
         raise ForgeError.invalid("the token is empty or not plain text; nothing was stored")
-    workspace = _workspace(forge)
+    workspace = _workspace(console)
     where = workspace.credentials.store(options.registry, Secret(token), _now())
     names = [registry.name for registry in workspace.configuration.registries]
     unused = f"No registry is called {options.registry}; the token is used once there is one"
@@ -263,19 +264,18 @@ def _login(options: argparse.Namespace, forge: ForgeService, output: Output) -> 
     line = f"logged in to {options.registry}; the token is in the {where}"
     if where != "keyring":
         line = f"logged in to {options.registry}; the token is in {where}, readable by you alone"
-    output.done(Login(options.registry, where, warnings), line)
-    return 0
+    console.answer(Login(options.registry, where, warnings), [line])
 
 
-def _logout(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    known = _workspace(forge).credentials.forget(options.registry, _now())
+def _logout(console: Console) -> None:
+    options = console.arguments
+    known = _workspace(console).credentials.forget(options.registry, _now())
     line = "logged out of" if known else "there was no login for"
-    output.done(Logout(options.registry, known), f"{line} {options.registry}")
-    return 0
+    console.answer(Logout(options.registry, known), [f"{line} {options.registry}"])
 
 
-def _workspace(forge: ForgeService) -> Workspace:
-    return forge.workspace(strict=True)
+def _workspace(console: Console) -> Workspace:
+    return open_service(console.settings).workspace(strict=True)
 
 
 def _installer(workspace: Workspace) -> Installer:
