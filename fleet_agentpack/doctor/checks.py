@@ -13,9 +13,7 @@ from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
 
 # Domain → the module whose `checks` looks at it.
-CHECKS = {domain: f"{room}.checks" for domain, room in ROOMS.items()} | {
-    "forge": "fleet_agentpack.doctor.forge_checks"
-}
+CHECKS = {domain: f"{room}.checks" for domain, room in ROOMS.items()}
 
 
 def check_everything(settings: Settings) -> list[Check]:

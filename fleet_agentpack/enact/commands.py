@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
-from fleet_agentpack.console.terminal import Paint, printable, table
+from fleet_agentpack.console.command import Commands, Console, Line
+from fleet_agentpack.console.table import Table
+from fleet_agentpack.console.text import Paint, Verbatim
 from fleet_agentpack.enact import results
-from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable, to_text
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.service import EnactService
 
 R = TypeVar("R")
-Show = Callable[[R, Paint], None]
+Show = Callable[[R, Paint], Iterable[Line]]
 Work = Callable[["EnactService", argparse.Namespace], R]
 
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:
     """Add the arguments of `tool` or `mcp`."""
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = Commands(parser)
     if name == "tool":
         _add_tool_commands(commands)
     else:
         _add_mcp_commands(commands)
 
 
-def _add_tool_commands(commands: Any) -> None:
+def _add_tool_commands(commands: Commands) -> None:
     search = _leaf(commands, "search", "find tools", _search, _show_hits)
     search.add_argument("query", nargs="+", help="words to look for")
     search.add_argument("--limit", type=int, default=10, help="most results (%(default)s)")
@@ -58,15 +57,13 @@ def _add_tool_commands(commands: Any) -> None:
     )
 
 
-def _add_mcp_commands(commands: Any) -> None:
+def _add_mcp_commands(commands: Commands) -> None:
     _leaf(commands, "toolsets", "list the toolsets", lambda s, _: s.toolsets.list(), _show_toolsets)
     use = _leaf(commands, "use", "show clients one toolset, or everything", _use, _show_message)
     chosen = use.add_mutually_exclusive_group(required=True)
     chosen.add_argument("name", nargs="?", help="the toolset")
     chosen.add_argument("--all", action="store_true", help="every installed tool")
 
-    toolset = commands.add_parser("toolset", help="create and change toolsets")
-    actions = toolset.add_subparsers(metavar="ACTION", required=True)
     changes: list[tuple[str, str, Work[results.ToolsetChange]]] = [
         ("create", "a toolset of all installed tools", lambda s, o: s.toolsets.create(o.name)),
         ("delete", "delete a toolset; the tools stay", lambda s, o: s.toolsets.delete(o.name)),
@@ -74,42 +71,31 @@ def _add_mcp_commands(commands: Any) -> None:
         ("remove", "take a tool out of it", lambda s, o: s.toolsets.remove(o.name, o.tool)),
     ]
     for action, text, work in changes:
-        leaf = _leaf(actions, action, text, work, _show_message)
+        leaf = _leaf(commands, f"toolset {action}", text, work, _show_message)
         leaf.add_argument("name")
         if action in ("add", "remove"):
             leaf.add_argument("tool")
 
 
 def _leaf(
-    commands: Any, name: str, text: str, work: Work[R], show: Show[R]
+    commands: Commands, name: str, text: str, work: Work[R], show: Show[R]
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(handler=partial(_handle, work, show))
-    return parser
+    def run(console: Console) -> None:
+        from fleet_agentpack.enact.service import EnactService
+        from fleet_agentpack.enact.settings import EnactSettings
+
+        service = EnactService(EnactSettings.of(console.settings))
+        try:
+            result = work(service, console.arguments)
+        finally:
+            service.close()
+        console.answer(result, show(result, console.paint))
+
+    return commands.add(name, text, run)
 
 
 def _add_project(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--project", action="store_true", help=text)
-
-
-def _handle(work: Work[R], show: Show[R], options: argparse.Namespace, settings: Settings) -> int:
-    from fleet_agentpack.enact.service import EnactService
-    from fleet_agentpack.enact.settings import EnactSettings
-
-    service = EnactService(EnactSettings.of(settings))
-    try:
-        result = work(service, options)
-    finally:
-        service.close()
-    if options.json:
-        print(to_text(jsonable(result)))
-        return 0
-    show(result, Paint.for_stream(sys.stdout, settings.environ))
-    warnings = getattr(result, "warnings", UNKNOWN)
-    for warning in () if warnings is UNKNOWN else warnings:
-        sys.stderr.write(f"warning: {printable(warning)}\n")
-    return 0
 
 
 def _search(service: EnactService, options: argparse.Namespace) -> results.SearchResult:
@@ -171,41 +157,42 @@ def _use(service: EnactService, options: argparse.Namespace) -> results.ToolsetI
     return service.toolsets.use(None if options.all else options.name)
 
 
-def _show_hits(found: results.SearchResult, paint: Paint) -> None:
+def _show_hits(found: results.SearchResult, _paint: Paint) -> Iterator[Line]:
     rows = [
-        [hit.name, "" if hit.version is UNKNOWN else hit.version, printable(hit.description)]
+        [hit.name, "" if hit.version is UNKNOWN else hit.version, hit.description]
         for hit in found.results
     ]
-    print(table(["TOOL", "VERSION", "DESCRIPTION"], rows, paint) if rows else "No tools found.")
+    yield Table(["tool", "version", "description"], rows) if rows else "No tools found."
 
 
-def _show_documentation(learned: results.LearnResult, _paint: Paint) -> None:
-    print(printable(learned.documentation))
+def _show_documentation(learned: results.LearnResult, _paint: Paint) -> Iterator[Line]:
+    yield learned.documentation
 
 
 def _show_message(
     changed: results.ChangeResult | results.ToolsetInUse | results.ToolsetChange, paint: Paint
-) -> None:
-    print(paint("✓", "green"), changed.message)
+) -> Iterator[Line]:
+    yield paint("✓", "green"), changed.message
 
 
-def _show_installed(listed: results.ToolList, paint: Paint) -> None:
+def _show_installed(listed: results.ToolList, _paint: Paint) -> Iterator[Line]:
     rows = [[each.name, each.version, _joined(each.mcp_tools) or "-"] for each in listed.tools]
-    print(table(["TOOL", "VERSION", "MCP TOOLS"], rows, paint) if rows else "Nothing is installed.")
+    yield Table(["tool", "version", "MCP tools"], rows) if rows else "Nothing is installed."
 
 
 def _joined(names: Maybe[tuple[str, ...]]) -> str:
     return "" if names is UNKNOWN else ", ".join(names)
 
 
-def _show_output(ran: results.RunResult, _paint: Paint) -> None:
+def _show_output(ran: results.RunResult, _paint: Paint) -> Iterator[Line]:
     output = ran.output
     text = output if isinstance(output, str) else json.dumps(output, indent=2, ensure_ascii=False)
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    yield Verbatim(text.removesuffix("\n"))
 
 
-def _show_toolsets(toolsets: Sequence[results.Toolset], paint: Paint) -> None:
+def _show_toolsets(toolsets: Sequence[results.Toolset], _paint: Paint) -> Iterator[Line]:
     rows = [
-        [("→ " if each.isActive else "  ") + each.name, ", ".join(each.tools)] for each in toolsets
+        [f"→ {each.name}" if each.isActive else each.name, ", ".join(each.tools)]
+        for each in toolsets
     ]
-    print(table(["  TOOLSET", "TOOLS"], rows, paint) if rows else "There are no toolsets.")
+    yield Table(["toolset", "tools"], rows) if rows else "There are no toolsets."

@@ -10,6 +10,7 @@ from typing import Any
 from fleet_agentpack.forge.config_files import Layer, candidates, read_layer
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.masking import is_secret_name, masked
+from fleet_agentpack.forge.names import Scope
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.stamps import Remembered
@@ -89,9 +90,9 @@ class Configuration:
         return self._setting("install", "verify_checksums") is not False
 
     @property
-    def default_scope(self) -> str:
+    def default_scope(self) -> Scope:
         """Where plugins are installed unless told."""
-        return str(self._setting("install", "default_scope") or "global")
+        return "local" if self._setting("install", "default_scope") == "local" else "global"
 
     @property
     def auto_install_dependencies(self) -> bool:
