@@ -33,22 +33,28 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:
 
 def _add_tool_commands(commands: Any) -> None:
     search = _leaf(commands, "search", "find tools", _search, _show_hits)
-    search.add_argument("query", nargs="+", help="words to look for")
-    search.add_argument("--limit", type=int, default=10, help="most results (%(default)s)")
+    search.add_argument("query", nargs="+", help="words to search for")
+    search.add_argument(
+        "--limit", type=int, default=10, help="maximum number of results (default: %(default)s)"
+    )
 
     learn = _leaf(commands, "learn", "read a tool's documentation", _learn, _show_documentation)
     learn.add_argument("tool", help="owner/tool or owner/tool@version")
 
     install = _leaf(commands, "install", "install a tool", _install, _show_message)
-    install.add_argument("tool", nargs="?", help="left out with --project: all that it pins")
-    _add_project(install, "pin it in .enact/tools.json of this directory instead")
+    install.add_argument(
+        "tool",
+        nargs="?",
+        help="owner/tool or owner/tool@version; with --project, all pinned tools if left out",
+    )
+    _add_project(install, "pin it in this directory's .enact/tools.json instead")
 
     uninstall = _leaf(commands, "uninstall", "remove a tool", _uninstall, _show_message)
     uninstall.add_argument("tool")
-    _add_project(uninstall, "take it out of .enact/tools.json of this directory")
+    _add_project(uninstall, "remove it from this directory's .enact/tools.json")
 
-    listing = _leaf(commands, "list", "what is installed", _list, _show_installed)
-    _add_project(listing, "what .enact/tools.json of this directory pins")
+    listing = _leaf(commands, "list", "list what is installed", _list, _show_installed)
+    _add_project(listing, "list what this directory's .enact/tools.json pins")
 
     run = _leaf(commands, "run", "run a tool", _run, _show_output)
     run.add_argument("tool", help="owner/tool, owner/tool@version or owner/tool:script")
@@ -68,10 +74,14 @@ def _add_mcp_commands(commands: Any) -> None:
     toolset = commands.add_parser("toolset", help="create and change toolsets")
     actions = toolset.add_subparsers(metavar="ACTION", required=True)
     changes: list[tuple[str, str, Work[results.ToolsetChange]]] = [
-        ("create", "a toolset of all installed tools", lambda s, o: s.toolsets.create(o.name)),
+        (
+            "create",
+            "create a toolset of all installed tools",
+            lambda s, o: s.toolsets.create(o.name),
+        ),
         ("delete", "delete a toolset; the tools stay", lambda s, o: s.toolsets.delete(o.name)),
         ("add", "add a tool to a toolset", lambda s, o: s.toolsets.add(o.name, o.tool)),
-        ("remove", "take a tool out of it", lambda s, o: s.toolsets.remove(o.name, o.tool)),
+        ("remove", "remove a tool from a toolset", lambda s, o: s.toolsets.remove(o.name, o.tool)),
     ]
     for action, text, work in changes:
         leaf = _leaf(actions, action, text, work, _show_message)
@@ -160,7 +170,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, object]:
 
 
 def _value(text: str) -> object:
-    """JSON where it is JSON, else the text itself."""
+    """The value of valid JSON, otherwise the text itself."""
     try:
         return json.loads(text)
     except ValueError:
