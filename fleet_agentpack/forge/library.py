@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_agentpack.forge.definitions import SUFFIXES, Kind, Source, Summary, summarise
 from fleet_agentpack.kit.paths import is_inside
+from fleet_agentpack.kit.stamps import Stamp, settled, stamp, stamp_of
 
 Report = Callable[[float, float | None, str], None]
-Signature = tuple[int, int, int, int]
 
 REPORT_EVERY = 500
-# A file that changed this shortly before it was read may change again within the same tick of
-# the file system's clock, so it is read once more.
-UNSETTLED_NS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class Found:
     path: Path
     location: str  # the same as text
     shelf: Shelf
-    signature: Signature
+    stamp: Stamp
     problem: str | None = None
 
 
@@ -73,7 +69,7 @@ class Library:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[Shelf, dict[str, _Kept]] = {}
-        self._inside: dict[str, tuple[Signature, bool, str | None]] = {}
+        self._inside: dict[str, tuple[Stamp, bool, str | None]] = {}
 
     def find(self, shelf: Shelf, name: str) -> list[Found]:
         """Every definition of a name on a shelf, one for each version."""
@@ -101,16 +97,15 @@ class Library:
 
     def definition_inside(self, directory: str, kind: Kind) -> str | None:
         """The file name of the definition in a directory, Markdown first."""
-        try:
-            signature = _signature(os.stat(directory))  # noqa: PTH116 - the hot path of every list
-        except OSError:
+        seen = stamp(directory)
+        if seen is None:
             return None
         known = self._inside.get(directory)
-        if known and known[0] == signature and known[1]:
+        if known and known[0] == seen and known[1]:
             return known[2]
         names = {entry.name for entry in _entries(Path(directory))}
         inner = next((f"{kind}{each}" for each in SUFFIXES if f"{kind}{each}" in names), None)
-        self._inside[directory] = (signature, _is_settled(signature), inner)
+        self._inside[directory] = (seen, settled(seen), inner)
         return inner
 
 
@@ -163,9 +158,9 @@ class _Scan:
         problem = None
         if entry.is_symlink() or stat.S_ISLNK(status.st_mode):
             problem, status = _followed(self._shelf, location, status)
-        signature = _signature(status)
+        seen = stamp_of(status)
         known = self._before.get(location)
-        if known and known.settled and known.listed.found.signature == signature:
+        if known and known.settled and known.listed.found.stamp == seen:
             found = known.listed.found
             if found.problem == problem:
                 return found
@@ -175,18 +170,17 @@ class _Scan:
             Path(location),
             location,
             self._shelf,
-            signature,
+            seen,
             problem,
         )
 
 
 def _read(found: Found) -> _Kept:
-    settled = _is_settled(found.signature)
     if found.problem:
         summary = Summary(found.version or "", problem=found.problem)
     else:
         summary = summarise(found.path, found.shelf.kind, found.version)
-    return _Kept(Listed(found, summary), settled)
+    return _Kept(Listed(found, summary), settled(found.stamp))
 
 
 def _nearest(places: Iterator[Found]) -> list[Found]:
@@ -220,14 +214,6 @@ def _entries(folder: Path) -> Sequence[os.DirEntry[str]]:
             return [entry for entry in found if not entry.name.startswith(".")]
     except OSError:
         return []
-
-
-def _signature(status: os.stat_result) -> Signature:
-    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns
-
-
-def _is_settled(signature: Signature) -> bool:
-    return time.time_ns() - signature[3] > UNSETTLED_NS
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
