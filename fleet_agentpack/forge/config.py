@@ -14,6 +14,7 @@ from fleet_agentpack.forge.masking import is_secret_name, masked
 from fleet_agentpack.forge.names import Scope
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.stamps import Remembered
 
 DEFAULT_TTL_S = 3600
 LONGEST_KEY = 1000
@@ -130,8 +131,7 @@ class ConfigReader:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._lock = threading.Lock()
-        self._seen: object = None
-        self._configuration: Configuration | None = None
+        self._last: Remembered[Configuration] = Remembered()
 
     def load(self) -> Configuration:
         """The configuration now; a file that cannot be read is its `problem`.
@@ -140,11 +140,7 @@ class ConfigReader:
         """
         paths = candidates(self._places)
         with self._lock:
-            signature = [_signature(path) for path in paths]
-            if self._configuration is None or signature != self._seen:
-                self._configuration = _read(paths, self._places)
-                self._seen = signature
-            return self._configuration
+            return self._last.get(lambda: _read(paths, self._places), *paths)
 
     def strict(self) -> Configuration:
         """The configuration, or the error of the first file that cannot be read."""
@@ -177,14 +173,6 @@ def _at(values: object, parts: list[str]) -> tuple[object, bool]:
                 if exists:
                     return value, True
     return None, False
-
-
-def _signature(path: Path) -> object:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(paths: list[Path], places: Places) -> Configuration:

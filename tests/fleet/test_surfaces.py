@@ -49,7 +49,7 @@ async def call(made: Any, tool: str, **arguments: Any) -> tuple[bool, Any]:
     return bool(result.is_error), result.structured_content
 
 
-async def test_the_nine_tools_have_the_seed_s_inputs_and_right_hints(
+async def test_the_nine_tools_have_the_contract_s_inputs_and_right_hints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with client(monkeypatch) as made:
