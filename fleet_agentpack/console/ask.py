@@ -11,7 +11,7 @@ Refusal = Callable[[str], Exception]
 
 
 def is_attended() -> bool:
-    """Whether somebody sits at standard input."""
+    """Whether standard input is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
