@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_refused_by_name(given_options: Any, complaint: str
 
 
 def test_everything_wrong_is_named_at_once() -> None:
-    with pytest.raises(ClimptError, match=r"options.a: no .*options.b: no "):
+    with pytest.raises(ClimptError, match=r"options.a: unknown .*options.b: unknown "):
         Options.of({"a": 1, "b": 2})
 
 
