@@ -28,7 +28,6 @@ class Found(NamedTuple):
     sha256: str
     mode: int
     link: str | None  # where it leads, if it is a symbolic link
-    stamp: tuple[int, int, int]  # inode, size, modification time
 
 
 class Reader:
@@ -173,14 +172,13 @@ def find(path: str) -> Found | None:
         if error.errno in _NOTHING_THERE:
             return None
         raise DeployError.io(path, error, "read") from error
-    stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
     mode = stat.S_IMODE(status.st_mode)
     try:
         if stat.S_ISLNK(status.st_mode):
-            return Found(_content_hash(path), mode, os.readlink(path), stamp)
+            return Found(_content_hash(path), mode, os.readlink(path))
         if not stat.S_ISREG(status.st_mode):
             raise _in_the_way(path)
-        return Found(_content_hash(path), mode, None, stamp)
+        return Found(_content_hash(path), mode, None)
     except OSError as error:
         raise DeployError.io(path, error, "read") from error
 

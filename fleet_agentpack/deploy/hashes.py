@@ -20,16 +20,15 @@ from pathlib import Path
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.model import FileState
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.stamps import settled, stamp_of
 
 FORMAT = b"fleet-agentpack hashes 2\n"
-FINE_CLOCK_NS = 100_000_000  # above the 10 ms tick of a kernel's coarse clock
-COARSE_CLOCK_NS = 2_000_000_000  # FAT keeps even seconds, HFS+ whole ones
 KEPT_DAYS = 60
 _WHOLE_READ = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _READ_PLAIN = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
-_COLUMNS = "qqQqQ"  # a stamp: mtime_ns, ctime_ns, inode, size, device
+_COLUMNS = "qqQqQ"  # as in a stamp
 
 
 class HashCache:
@@ -46,32 +45,22 @@ class HashCache:
         Raises `OSError`, also for a symbolic link and for what is no regular file.
         """
         known = self.entries.get(path)
-        if known is not None:
-            found = os.lstat(path)
-            if known.stamp == (
-                found.st_mtime_ns,
-                found.st_ctime_ns,  # also tells of a changed mode
-                found.st_ino,
-                found.st_size,
-                found.st_dev,
-            ):
-                return known
+        if known is not None and known.stamp == stamp_of(os.lstat(path)):
+            return known
         return self._learn(path)
 
     def _learn(self, path: str) -> FileState:
         descriptor = os.open(path, _READ_PLAIN)
         try:
             found = os.fstat(descriptor)
-            mode, size = found.st_mode, found.st_size
-            if not stat.S_ISREG(mode):
+            if not stat.S_ISREG(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "not a regular file", path)
-            sha256 = _hash(descriptor, size)
+            sha256 = _hash(descriptor, found.st_size)
         finally:
             os.close(descriptor)
-        mtime, ctime = found.st_mtime_ns, found.st_ctime_ns
-        stamp = (mtime, ctime, found.st_ino, size, found.st_dev)
-        state = FileState(sha256, may_execute(mode), stamp)
-        if settled(mtime, ctime):
+        stamp = stamp_of(found)
+        state = FileState(sha256, may_execute(found.st_mode), stamp)
+        if settled(stamp):
             self.entries[path] = state
             self._dirty = True
         else:
@@ -132,15 +121,6 @@ def cache_file(directory: Path, *names: str) -> Path:
     """The cache file for one combination of places."""
     key = hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
     return directory / "hashes" / key[:24]
-
-
-def settled(mtime: int, ctime: int) -> bool:
-    """Whether a later change of a file is bound to show in its stat."""
-    age = time.time_ns() - (mtime if mtime > ctime else ctime)
-    if age > COARSE_CLOCK_NS:
-        return True
-    coarse = mtime % 1_000_000_000 == 0 and ctime % 1_000_000_000 == 0
-    return age > FINE_CLOCK_NS and not coarse
 
 
 def _encode(entries: dict[str, FileState]) -> bytes:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.kit import process
 from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.stamps import Remembered
 
 _TRUTHY = {"1", "true", "yes", "y", "on"}
 _GIT_OWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
@@ -138,33 +138,16 @@ def git(
         raise DeployError.io(cwd, error, "run git in") from error
 
 
-def find_project(home: Home, remembered: dict[Any, Project] | None = None) -> Project:
-    """The git work tree around the working directory, or the working directory itself.
-
-    `remembered` holds the last answer by the stat of the files that it depends on.
-    """
-    stamp = _git_stamp(home)
-    if remembered is None or stamp not in remembered:
-        found = _ask_git(home)
-        if remembered is None:
-            return found
-        remembered.clear()
-        remembered[stamp] = found
-    return remembered[stamp]
+def find_project(home: Home, remembered: Remembered[Project] | None = None) -> Project:
+    """The git work tree around the working directory, or the working directory itself."""
+    return (remembered or Remembered()).get(lambda: _ask_git(home), *_git_files(home))
 
 
-def _git_stamp(home: Home) -> tuple[Any, ...]:
+def _git_files(home: Home) -> list[Path]:
     """Everything that can change what git says about the working directory."""
     places = [directory / ".git" for directory in (home.cwd, *home.cwd.parents)]
     settings = [home.user / ".gitconfig", home.user / ".config/git/config"]
-    stamp: list[Any] = []
-    for path in [*places, *(place / "config" for place in places), *settings]:
-        try:
-            status = os.stat(path)
-            stamp.append((status.st_ino, status.st_mtime_ns, status.st_size))
-        except OSError:
-            stamp.append(None)
-    return tuple(stamp)
+    return [*places, *(place / "config" for place in places), *settings]
 
 
 def _ask_git(home: Home) -> Project:

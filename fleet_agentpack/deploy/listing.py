@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from fleet_agentpack.deploy.hashes import settled
+from fleet_agentpack.kit.stamps import Stamp, settled, stamp_of
 
 
 class Listing(NamedTuple):
@@ -20,17 +20,17 @@ class Lister:
     """Lists directories, and does not read one again that has not changed."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[tuple[int, ...], Listing]] = {}
+        self._known: dict[str, tuple[Stamp, Listing]] = {}
 
     def list(self, directory: str, status: os.stat_result | None = None) -> Listing:
         """What is in a directory, whose stat may have been taken just now. Raises `OSError`."""
         status = status or os.stat(directory)
-        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+        stamp = stamp_of(status)
         known = self._known.get(directory)
         if known is not None and known[0] == stamp:
             return known[1]
         listing = _read(directory)
-        if settled(status.st_mtime_ns, status.st_ctime_ns):
+        if settled(stamp):
             self._known[directory] = (stamp, listing)
         else:
             self._known.pop(directory, None)

@@ -10,6 +10,7 @@ import os
 from typing import NamedTuple
 
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.kit.stamps import Stamp
 
 MANIFEST_PREFIX = ".agentpack.manifest"
 TEMPORARY_PREFIX = ".agentpack-tmp-"  # what an interrupted write leaves; recovery removes it
@@ -42,7 +43,7 @@ class FileState(NamedTuple):
 
     sha256: str
     executable: bool
-    stamp: tuple[int, ...] = ()  # the file's stat that this is known by, if it is remembered
+    stamp: Stamp | None = None  # what it is known by, if it is remembered
 
 
 class Blob(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,9 +10,9 @@ from fleet_agentpack.deploy.model import Output, Root
 from fleet_agentpack.deploy.pretty import pretty
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.kit.paths import is_plain
+from fleet_agentpack.kit.stamps import Stamp, stamp
 
 SCHEMA_VERSION = 1
-Stamp = tuple[int, int, int, int, Root]
 
 
 @dataclass(frozen=True)
@@ -70,17 +69,15 @@ def read_records(
 def read_manifest(root: Root, remembered: KnownRecords) -> RootRecord:
     """A root's own manifest; one that cannot be used counts as missing and is named."""
     for path, legacy in ((root.manifest_path, False), (root.legacy_manifest_path, True)):
-        try:
-            status = os.stat(path)
-        except OSError:
+        seen = stamp(path)
+        if seen is None:
             continue
-        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size, root)
         known = remembered.get(path)
-        if known is not None and known[0] == stamp:
+        if known is not None and known[0] == seen and known[1].root == root:
             record = known[1]
         else:
             record = _parse(root, path, legacy)
-            remembered[path] = (stamp, record)
+            remembered[path] = (seen, record)
         if not legacy or record.usable or record.warnings:
             return record
     return RootRecord(root)

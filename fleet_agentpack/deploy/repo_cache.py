@@ -11,6 +11,7 @@ from fleet_agentpack.deploy.manifest import Manifest
 from fleet_agentpack.deploy.model import Blob
 from fleet_agentpack.deploy.recorded import KnownRecords
 from fleet_agentpack.deploy.trees import Tree, TreeReader
+from fleet_agentpack.kit.stamps import Remembered
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class RepoCache:
     desired: dict[str, KnownDesired] = field(default_factory=dict)  # by the request's target
     records: KnownRecords = field(default_factory=dict)
     manifest: dict[str, Manifest] = field(default_factory=dict)  # by text
-    project: dict[Any, Project] = field(default_factory=dict)  # by what git's answer depends on
+    project: Remembered[Project] = field(default_factory=Remembered)
 
     def forget_old_contents(self) -> None:
         """Drop generated contents once there are far more than the repo has modules."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, owner, path_key, safe_name
+from fleet_agentpack.kit.stamps import Remembered
 
 ORIGIN_FILE = "origin.json"  # inside <id>/: the project and the roots of a snapshot; ours alone
 
@@ -168,7 +169,7 @@ class SnapshotStore:
     """The snapshots of an agentpack home."""
 
     home: Home
-    _parsed: dict[str, tuple[tuple[int, int, int], Snapshot]] = field(default_factory=dict)
+    _last: Remembered[Snapshot] = field(default_factory=Remembered)  # records can be large
     _roots: dict[str, tuple[Root, ...]] = field(default_factory=dict)
 
     def ids(self) -> list[str]:
@@ -190,19 +191,11 @@ class SnapshotStore:
         """One record. Raises `ValueError` when it cannot be read."""
         path = self.home.snapshots / f"{snapshot_id}.json"
         try:
-            status = path.stat()
-            stamp = (status.st_mtime_ns, status.st_ino, status.st_size)
-            known = self._parsed.get(snapshot_id)
-            if known is not None and known[0] == stamp:
-                return known[1]
-            snapshot = _snapshot(json.loads(path.read_bytes()))
+            return self._last.get(lambda: _snapshot(json.loads(path.read_bytes())), path)
         except OSError as error:
             raise ValueError(f"snapshot {snapshot_id} cannot be read: {error.strerror}") from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ValueError(f"snapshot {snapshot_id} is not a valid record") from error
-        self._parsed.clear()  # records of large deploys are large: the last one is enough
-        self._parsed[snapshot_id] = (stamp, snapshot)
-        return snapshot
 
     def roots_of(self, snapshot_id: str) -> tuple[Root, ...]:
         """The roots that a record wrote, none when it cannot be read; records never change."""

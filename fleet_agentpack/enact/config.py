@@ -19,6 +19,7 @@ from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.kit.shapes import YAML, Count, Rule, Text, convert
+from fleet_agentpack.kit.stamps import Remembered
 
 _SAME_POLICY = {"require_audit": "require_attestation"}
 _SAME_BACKEND = {"host": "local", "sandbox": "bubblewrap", "bwrap": "bubblewrap"}
@@ -112,24 +113,11 @@ class ConfigFile:
         self.path = path
         self._home = home
         self._environ = environ
-        self._seen: object = None
-        self._config: Config | None = None
-
-    def stamp(self) -> object:
-        """A value that differs when the file may have changed."""
-        try:
-            status = self.path.stat()
-        except OSError as error:
-            return error.errno
-        return status.st_mtime_ns, status.st_size, status.st_ino
+        self._last: Remembered[Config] = Remembered()
 
     def read(self) -> Config:
         """The configuration as it is now."""
-        stamp = self.stamp()
-        if self._config is None or stamp != self._seen:
-            self._config = _load(self.path, self._environ, self._home)
-            self._seen = stamp
-        return self._config
+        return self._last.get(lambda: _load(self.path, self._environ, self._home), self.path)
 
 
 def _load(path: Path, environ: Mapping[str, str], home: Path) -> Config:

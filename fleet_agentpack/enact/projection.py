@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from fleet_agentpack.enact.names import (
     is_version,
 )
 from fleet_agentpack.enact.results import BrokenTool
+from fleet_agentpack.kit.stamps import Stamp, stamp
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.manifest import Manifest, Script
@@ -78,7 +78,7 @@ class Projector:
     def __init__(self, stores: Sequence[Store]) -> None:
         self._stores = stores
         self._seen: object = None
-        self._folders: dict[str, int] = {}  # each with its time when it was read
+        self._folders: dict[str, Stamp | None] = {}  # each as it was when it was read
         self._projection: Projection | None = None
         self._revision = 0
         self._manifests: dict[tuple[Path, str, str, object], Installed] = {}
@@ -91,28 +91,28 @@ class Projector:
         if self._projection is not None:
             self.read()
             return self._revision
-        stamp = self._stamp()
-        if self._seen not in (None, stamp):
+        seen = self._stamp()
+        if self._seen not in (None, seen):
             self._revision += 1
-        self._seen = stamp
+        self._seen = seen
         return self._revision
 
     def read(self) -> Projection:
         """The projection as it is now."""
-        stamp, before = self._stamp(), self._projection
-        if before is not None and stamp == self._seen:
+        seen, before = self._stamp(), self._projection
+        if before is not None and seen == self._seen:
             return before
         built = self._build()
         if before is not None and built.broken and any(s.unfinished() for s in self._stores):
             return before  # a change under way has moved a tool aside, and will put it back
         self._projection = built
-        self._seen = stamp[0], list(self._folders.values())
+        self._seen = seen[0], list(self._folders.values())
         if before is not None and before.listed() != built.listed():
             self._revision += 1
         return built
 
-    def _stamp(self) -> tuple[object, list[int]]:
-        return [store.stamp() for store in self._stores], [_mtime(path) for path in self._folders]
+    def _stamp(self) -> tuple[object, list[Stamp | None]]:
+        return [store.stamp() for store in self._stores], [stamp(path) for path in self._folders]
 
     def _build(self) -> Projection:
         warnings: list[str] = []
@@ -125,7 +125,7 @@ class Projector:
             warnings += pins.warnings
             for name, version in pins.versions.items():
                 folder = str(store.folder(name, version))
-                self._folders[folder] = _mtime(folder)
+                self._folders[folder] = stamp(folder)
                 try:
                     installed[name] = self._load(store, name, version)
                 except EnactError as error:
@@ -186,10 +186,3 @@ def _pins(store: Store) -> _Pins:
 
 def _is_installable(name: str) -> bool:
     return is_name(name) and (not is_reserved(name) or name.startswith(BUILTIN_NAMESPACE))
-
-
-def _mtime(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns  # noqa: PTH116 - hundreds of these, twice a second
-    except OSError:
-        return 0

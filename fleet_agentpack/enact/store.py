@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +21,7 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.statefiles import McpFile, ToolsFile, read_object, write_object
 from fleet_agentpack.kit.files import sync_directory
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
+from fleet_agentpack.kit.stamps import stamp
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.bundle import Package
@@ -102,11 +102,11 @@ class Store:
 
     def stamp(self) -> tuple[object, ...]:
         """A value that differs when something was installed, removed or selected."""
-        return tuple(_stamp(path) for path in (self.tools_path, self.mcp_path, self.root / "tools"))
+        return tuple(stamp(path) for path in (self.tools_path, self.mcp_path, self.root / "tools"))
 
     def folder_stamp(self, name: str, version: str) -> object:
         """A value that differs when a version's directory was replaced or removed."""
-        return _stamp(self.folder(name, version))
+        return stamp(self.folder(name, version))
 
     def unfinished(self) -> bool:
         """Whether a killed process left a change that the next one will finish."""
@@ -368,13 +368,3 @@ def _restore(path: Path, text: str | None) -> None:
         path.unlink(missing_ok=True)
     elif _text_of(path) != text:
         write_object(path, json.loads(text))
-
-
-def _stamp(path: Path) -> object:
-    try:
-        status = path.lstat()
-    except OSError as error:
-        return error.errno
-    if stat.S_ISDIR(status.st_mode):
-        return status.st_mtime_ns, status.st_ino
-    return status.st_mtime_ns, status.st_size, status.st_ino

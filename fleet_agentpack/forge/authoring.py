@@ -51,9 +51,9 @@ class Draft:
     prompt: str | None = None
     command: str = "echo 'replace this command'"
 
-    def fields(self, kind: Kind) -> dict[str, Any]:
+    def fields(self, kind: Kind) -> dict[str, object]:
         """The fields of the new definition."""
-        common = {
+        common: dict[str, object] = {
             "name": self.name,
             "type": kind,
             "description": self.description,

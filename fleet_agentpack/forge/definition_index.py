@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,11 @@ from pathlib import Path
 from fleet_agentpack.forge.definitions import SUFFIXES, Summary, summarise
 from fleet_agentpack.forge.names import Kind, Source
 from fleet_agentpack.kit.paths import is_inside
+from fleet_agentpack.kit.stamps import Stamp, settled, stamp, stamp_of
 
 Progress = Callable[[float, float | None, str], None]
-Signature = tuple[int, int, int, int]
 
 REPORT_EVERY = 500
-# A file that changed this shortly before it was read may change again within the same tick of
-# the file system's clock, so it is read once more.
-UNSETTLED_NS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class DefinitionFile:
     path: Path
     location: str  # the same as text
     folder: DefinitionFolder
-    signature: Signature
+    stamp: Stamp
     problem: str | None = None
 
 
@@ -74,7 +70,7 @@ class DefinitionIndex:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[DefinitionFolder, dict[str, _Kept]] = {}
-        self._inside: dict[str, tuple[Signature, bool, str | None]] = {}
+        self._inside: dict[str, tuple[Stamp, bool, str | None]] = {}
 
     def find(self, folder: DefinitionFolder, name: str) -> list[DefinitionFile]:
         """Every file of a name in a folder, one for each version."""
@@ -105,16 +101,15 @@ class DefinitionIndex:
 
     def definition_inside(self, directory: str, kind: Kind) -> str | None:
         """The file name of the definition in a directory, Markdown first."""
-        try:
-            signature = _signature(os.stat(directory))  # noqa: PTH116 - the hot path of every list
-        except OSError:
+        seen = stamp(directory)
+        if seen is None:
             return None
         known = self._inside.get(directory)
-        if known and known[0] == signature and known[1]:
+        if known and known[0] == seen and known[1]:
             return known[2]
         names = {entry.name for entry in _entries(Path(directory))}
         inner = next((f"{kind}{each}" for each in SUFFIXES if f"{kind}{each}" in names), None)
-        self._inside[directory] = (signature, _is_settled(signature), inner)
+        self._inside[directory] = (seen, settled(seen), inner)
         return inner
 
 
@@ -171,25 +166,24 @@ class _Scan:
         problem = None
         if entry.is_symlink() or stat.S_ISLNK(status.st_mode):
             problem, status = _followed(self._folder, location, status)
-        signature = _signature(status)
+        seen = stamp_of(status)
         known = self._before.get(location)
         if known and known.settled:
             file = known.indexed.file
-            if (file.signature, file.problem) == (signature, problem):
+            if (file.stamp, file.problem) == (seen, problem):
                 return file
         path = Path(location)
         return DefinitionFile(
-            prefix + name, version or None, path, location, self._folder, signature, problem
+            prefix + name, version or None, path, location, self._folder, seen, problem
         )
 
 
 def _read(file: DefinitionFile) -> _Kept:
-    settled = _is_settled(file.signature)
     if file.problem:
         summary = Summary(file.version or "", problem=file.problem)
     else:
         summary = summarise(file.path, file.folder.kind, file.version)
-    return _Kept(IndexedDefinition(file, summary), settled)
+    return _Kept(IndexedDefinition(file, summary), settled(file.stamp))
 
 
 def _preferred(files: Iterator[DefinitionFile]) -> list[DefinitionFile]:
@@ -225,14 +219,6 @@ def _entries(directory: Path) -> Sequence[os.DirEntry[str]]:
             return [entry for entry in found if not entry.name.startswith(".")]
     except OSError:
         return []
-
-
-def _signature(status: os.stat_result) -> Signature:
-    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns
-
-
-def _is_settled(signature: Signature) -> bool:
-    return time.time_ns() - signature[3] > UNSETTLED_NS
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:

@@ -67,7 +67,7 @@ def tool_info(definition: Definition, resolver: Resolver, noticed: Iterable[str]
     )
 
 
-def input_schema(fields: Mapping[str, Any]) -> Maybe[dict[str, Any]]:
+def input_schema(fields: Mapping[str, Any]) -> Maybe[Mapping[str, object]]:
     """A JSON Schema of a tool's inputs, from any of the ways in which tools describe them."""
     parameters = fields.get("parameters")
     if isinstance(parameters, dict):
@@ -80,16 +80,16 @@ def input_schema(fields: Mapping[str, Any]) -> Maybe[dict[str, Any]]:
     return given if isinstance(given, dict) else UNKNOWN
 
 
-def _object_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _object_schema(parameters: Mapping[str, Any]) -> dict[str, object]:
     known = {str(name): each for name, each in parameters.items() if isinstance(each, dict)}
-    properties = {}
+    properties: dict[str, dict[str, object]] = {}
     for name, each in known.items():
         properties[name] = {key: each[key] for key in _PARAMETER_KEYS if each.get(key) is not None}
         if isinstance(each.get("properties"), dict):
             properties[name] |= _object_schema(each["properties"])
         if isinstance(each.get("items"), dict):
             properties[name]["items"] = each["items"]
-    schema = {"type": "object", "properties": properties}
+    schema: dict[str, object] = {"type": "object", "properties": properties}
     required = [name for name, each in known.items() if each.get("required") is True]
     return {**schema, "required": required} if required else schema
 

@@ -108,34 +108,35 @@ def summarise(path: Path, kind: Kind, version_in_path: str | None) -> Summary:
     )
 
 
-def version_of(data: Mapping[str, Any]) -> str:
+def version_of(data: Mapping[str, object]) -> str:
     """A definition's version as text, empty when it has none."""
     version = data.get("version")
     return str(version) if isinstance(version, str | int | float) else ""
 
 
-def text_of(data: Mapping[str, Any], *keys: str) -> Maybe[str]:
+def text_of(data: Mapping[str, object], *keys: str) -> Maybe[str]:
     """The first of some fields that holds text."""
-    return next((data[key] for key in keys if isinstance(data.get(key), str)), UNKNOWN)
+    return next((text for key in keys if isinstance(text := data.get(key), str)), UNKNOWN)
 
 
-def person_of(data: Mapping[str, Any], key: str = "author") -> Maybe[str]:
+def person_of(data: Mapping[str, object], key: str = "author") -> Maybe[str]:
     """A person's name, which some write as an object."""
     person = data.get(key)
     return text_of(person, "name") if isinstance(person, Mapping) else text_of(data, key)
 
 
-def strings_of(value: Any) -> list[str]:
+def strings_of(value: object) -> list[str]:
     """The texts in a list; anything else in it is passed over."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def tags_of(data: Mapping[str, Any]) -> Maybe[tuple[str, ...]]:
+def tags_of(data: Mapping[str, object]) -> Maybe[tuple[str, ...]]:
     """A definition's tags, unknown when it has no list of them."""
-    return tuple(strings_of(data["tags"])) if isinstance(data.get("tags"), list) else UNKNOWN
+    tags = data.get("tags")
+    return tuple(strings_of(tags)) if isinstance(tags, list) else UNKNOWN
 
 
-def fork_of(data: Mapping[str, Any]) -> ForkRecord | None:
+def fork_of(data: Mapping[str, object]) -> ForkRecord | None:
     """The fork record inside a definition, in any of its three spellings."""
     own, other = data.get("fork_of"), data.get("fork")
     if isinstance(own, str) and own:
@@ -147,7 +148,7 @@ def fork_of(data: Mapping[str, Any]) -> ForkRecord | None:
     return None
 
 
-def _fork_record(record: Mapping[str, Any]) -> ForkRecord | None:
+def _fork_record(record: Mapping[str, object]) -> ForkRecord | None:
     name = text_of(record, "name", "upstream", "from_name")
     if name is UNKNOWN or not name:
         return None
@@ -188,7 +189,7 @@ def _split(text: str, suffix: str) -> tuple[str, str | None]:
     return document.header or "", document.body
 
 
-def _fields(data: Any, body: str | None, kind: Kind) -> dict[str, Any]:
+def _fields(data: object, body: str | None, kind: Kind) -> dict[str, object]:
     """The fields of parsed YAML; a Markdown body always replaces the header's field."""
     if not isinstance(data, dict | None):
         raise UnparsableError("must hold a mapping of fields")

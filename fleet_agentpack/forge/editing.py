@@ -85,7 +85,7 @@ def _apply(data: Any, edit: Edit) -> None:
         data[last] = edit.value
 
 
-def _styled(value: Any) -> Any:
+def _styled(value: object) -> object:
     """Long text in block style, as a person would write it."""
     if isinstance(value, str) and "\n" in value:
         from ruamel.yaml.scalarstring import LiteralScalarString

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fleet_agentpack.forge.changes import compared, differences, unified
 from fleet_agentpack.forge.config import Configuration
@@ -222,7 +221,7 @@ class Forks:
             return []
         return [latest] if isinstance(latest, str) else []
 
-    def _fields(self, definition: Definition) -> Loaded[Mapping[str, Any]]:
+    def _fields(self, definition: Definition) -> Loaded[Mapping[str, object]]:
         inherited = inherit(definition, self._resolver)
         problem = [f"{inherited.problem}; compared without its base"] if inherited.problem else []
         return Loaded(compared(inherited.fields), (*inherited.warnings, *problem))

@@ -28,7 +28,7 @@ class Inherited:
         """What came up while the bases were looked for."""
         return tuple(warning for search in self.searches for warning in search.warnings)
 
-    def complete(self) -> Mapping[str, Any]:
+    def complete(self) -> Mapping[str, object]:
         """The fields with those of every base. Raises `ForgeError` when a base is missing."""
         if self.problem:
             raise self.problem
@@ -113,7 +113,7 @@ def _key(definition: Definition) -> tuple[Kind, str, str]:
     return definition.kind, definition.name, definition.version
 
 
-def _merged(base: Mapping[str, Any], child: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+def _merged(base: Mapping[str, Any], child: Mapping[str, Any], kind: Kind) -> dict[str, object]:
     fields = {**base, **child}
     unions = ("tools", "tags") if kind == "agent" else ("depends_on", "tags")
     for name in unions:

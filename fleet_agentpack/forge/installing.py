@@ -48,6 +48,16 @@ ENDINGS = {
 
 
 @dataclass(frozen=True)
+class Component:
+    """One component as a manifest lists it, not yet checked."""
+
+    kind: str
+    name: object
+    source: object
+    checksum: str | None
+
+
+@dataclass(frozen=True)
 class PluginFile:
     """One file of a plugin: where it goes, where it comes from, what it must hash to."""
 
@@ -263,21 +273,21 @@ class Installer:
                 clear_stages(base)
 
 
-def _items(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each component that a manifest lists, with its kind."""
+def _components(manifest: Mapping[str, Any]) -> Iterator[Component]:
     inner = manifest.get("components")
     table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
     for kind in ENDINGS:
         items = table.get(kind)
-        yield from ((kind, item) for item in (items if isinstance(items, list) else ()))
+        for item in items if isinstance(items, list) else ():
+            fields = item if isinstance(item, Mapping) else {"name": item}
+            source = fields.get("source") or fields.get("url") or fields.get("file")
+            yield Component(kind, fields.get("name"), source, checksum_of(fields.get("checksum")))
 
 
 def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[PluginFile]:
-    for kind, item in _items(manifest):
-        fields = item if isinstance(item, Mapping) else {}
-        source = fields.get("source") or fields.get("url") or fields.get("file")
-        url, name = safe_url(offer.manifest_url, source), fields.get("name")
-        if url is None or not is_usable_name(name) or "/" in str(name):
+    for each in _components(manifest):
+        url, kind = safe_url(offer.manifest_url, each.source), each.kind
+        if url is None or not is_usable_name(each.name) or "/" in str(each.name):
             raise ForgeError.invalid(
                 f"{offer.name}: one of its {kind} has no usable name or source; "
                 "nothing was installed",
@@ -285,8 +295,8 @@ def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[PluginFile]:
                 plugin=offer.name,
             )
         ending = PurePosixPath(urlsplit(url).path).suffix
-        file_name = f"{name}{ending if ending in ENDINGS[kind] else ENDINGS[kind][0]}"
-        yield PluginFile(f"{kind}/{file_name}", url, checksum_of(fields.get("checksum")))
+        file_name = f"{each.name}{ending if ending in ENDINGS[kind] else ENDINGS[kind][0]}"
+        yield PluginFile(f"{kind}/{file_name}", url, each.checksum)
 
 
 def _unmet(needed_by: str, wanted: Reference, why: str) -> ForgeError:
@@ -338,10 +348,9 @@ def _refuse_edited(plugin: InstalledPlugin) -> None:
 
 def _recorded(plugin: InstalledPlugin) -> Iterator[tuple[str, str | None]]:
     """The files that the manifest accounts for, each with its checksum if there is one."""
-    for kind, item in _items(plugin.manifest):
-        fields = item if isinstance(item, Mapping) else {"name": item}
-        for ending in ENDINGS[kind]:
-            yield f"{kind}/{fields.get('name')}{ending}", checksum_of(fields.get("checksum"))
+    for each in _components(plugin.manifest):
+        for ending in ENDINGS[each.kind]:
+            yield f"{each.kind}/{each.name}{ending}", each.checksum
 
 
 def _differs(path: Path, digest: str | None) -> bool:

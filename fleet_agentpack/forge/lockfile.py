@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Literal
 
 from fleet_agentpack.forge.config import Configuration
 from fleet_agentpack.forge.definitions import Definition
@@ -25,6 +25,15 @@ FORMAT = 1
 MAX_WORKFLOW_BYTES = 1_000_000
 
 _AGENT_IN_WORKFLOW = re.compile(r"agent:\s*([a-zA-Z0-9\-_:]+)")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A definition that a lockfile pins."""
+
+    kind: Kind
+    reference: Reference
+    integrity: object
 
 
 class Lockfile:
@@ -51,36 +60,27 @@ class Lockfile:
 
     def check(self) -> LockCheck:
         """What has changed since the lockfile was written. Raises `ForgeError` without one."""
-        data = self._read()
-        if data is None:
+        pins = self._read()
+        if pins is None:
             raise ForgeError.config(
                 self._configuration.places.shown(self.path),
                 "there is no lockfile; write one: fleet-agentpack forge lock",
             )
         problems: list[LockProblem] = []
         warnings = list(self._configuration.warnings)
-        for kind in KINDS:
-            rows = data.get(f"{kind}s")
-            for name, entry in rows.items() if isinstance(rows, dict) else ():
-                locked = entry if isinstance(entry, dict) else {}
-                expected = locked.get("integrity")
-                wanted = Reference(name, str(locked.get("version") or "latest"))
-                found = self._resolver.find(kind, wanted)
-                warnings += found.warnings
-                actual = None
-                if found.definition:
-                    digest = self.integrity(found.definition)
-                    actual = digest.value
-                    warnings += digest.warnings
-                if actual != expected:
-                    problem = LockProblem(
-                        name,
-                        kind,
-                        "integrity_mismatch" if found.definition else "missing",
-                        expected,
-                        actual,
-                    )
-                    problems.append(problem)
+        for pin in pins:
+            found = self._resolver.find(pin.kind, pin.reference)
+            warnings += found.warnings
+            actual = None
+            if found.definition:
+                digest = self.integrity(found.definition)
+                actual = digest.value
+                warnings += digest.warnings
+            if actual != pin.integrity:
+                what: Literal["integrity_mismatch", "missing"]
+                what = "integrity_mismatch" if found.definition else "missing"
+                name, expected = pin.reference.name, pin.integrity
+                problems.append(LockProblem(name, pin.kind, what, expected, actual))
         return LockCheck(not problems, tuple(problems), noted(warnings))
 
     def integrity(self, definition: Definition) -> Loaded[str]:
@@ -92,7 +92,7 @@ class Lockfile:
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         return Loaded(f"sha256-{digest}", inherited.warnings)
 
-    def _read(self) -> Mapping[str, Any] | None:
+    def _read(self) -> list[Pin] | None:
         """The lockfile, None without one. Raises `ForgeError` for one that cannot be used."""
         try:
             data = read_mapping(self.path)
@@ -105,7 +105,14 @@ class Lockfile:
                 self.path,
                 f"lockfile version {data.get('version')!r} is not known; --force writes a new one",
             )
-        return data
+        pins = []
+        for kind in KINDS:
+            rows = data.get(f"{kind}s")
+            for name, row in rows.items() if isinstance(rows, dict) else ():
+                entry = row if isinstance(row, dict) else {}
+                reference = Reference(name, str(entry.get("version") or "latest"))
+                pins.append(Pin(kind, reference, entry.get("integrity")))
+        return pins
 
     def _pinned(self) -> Loaded[dict[str, dict[str, object]]]:
         """An entry for everything that the project uses and for what that needs."""

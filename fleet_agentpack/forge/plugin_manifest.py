@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from fleet_agentpack.forge.definitions import SUFFIXES, person_of, strings_of, text_of
 from fleet_agentpack.forge.registries import Offer
@@ -14,7 +13,7 @@ from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
 def plugin_info(
-    name: str, version: str, manifest: Mapping[str, Any], parts: Components
+    name: str, version: str, manifest: Mapping[str, object], parts: Components
 ) -> PluginInfo:
     """A plugin as its manifest describes it."""
     keywords = strings_of(manifest.get("keywords") or manifest.get("tags"))
@@ -34,7 +33,7 @@ def plugin_info(
     )
 
 
-def dependencies_of(manifest: Mapping[str, Any]) -> Maybe[dict[str, str]]:
+def dependencies_of(manifest: Mapping[str, object]) -> Maybe[dict[str, str]]:
     """The plugins that a plugin needs, written as a map or as a list."""
     found = manifest.get("dependencies", manifest.get("requires"))
     if isinstance(found, Mapping):
@@ -51,7 +50,7 @@ def dependencies_of(manifest: Mapping[str, Any]) -> Maybe[dict[str, str]]:
     return pairs
 
 
-def of_offer(offer: Offer) -> dict[str, Any]:
+def of_offer(offer: Offer) -> dict[str, object]:
     """What a registry says of a plugin, as its manifest would."""
     known = {
         "description": offer.description,
@@ -66,7 +65,7 @@ def of_offer(offer: Offer) -> dict[str, Any]:
     }
 
 
-def components(manifest: Mapping[str, Any], folder: Path | None = None) -> Components:
+def components(manifest: Mapping[str, object], folder: Path | None = None) -> Components:
     """The names of a plugin's parts: those that its manifest lists, then those only on disk."""
     inner = manifest.get("components")
     table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
@@ -76,7 +75,7 @@ def components(manifest: Mapping[str, Any], folder: Path | None = None) -> Compo
     return Components(**{kind: tuple(found) for kind, found in names.items()})
 
 
-def _names(items: Any) -> list[str]:
+def _names(items: object) -> list[str]:
     names = []
     for item in items if isinstance(items, list) else []:
         name = item.get("name") if isinstance(item, Mapping) else item

@@ -221,7 +221,7 @@ class Plugins:
             )
         return survey
 
-    def manifest_of_offer(self, offer: Offer) -> Loaded[Mapping[str, Any]]:
+    def manifest_of_offer(self, offer: Offer) -> Loaded[Mapping[str, object]]:
         """The plugin's own manifest, its checksum verified. Raises `ForgeError`."""
         warnings: list[str] = []
         if offer.checksum is None:

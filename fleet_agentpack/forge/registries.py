@@ -149,13 +149,13 @@ def verify(content: bytes, checksum: str, url: str) -> None:
         )
 
 
-def checksum_of(value: Any) -> str | None:
+def checksum_of(value: object) -> str | None:
     """The hexadecimal digest in `sha256:…` or `sha256-…`, None for anything else."""
     match = _CHECKSUM.match(value) if isinstance(value, str) else None
     return match[1].lower() if match else None
 
 
-def safe_url(base: str, url: Any) -> str | None:
+def safe_url(base: str, url: object) -> str | None:
     """A URL that a manifest refers to; a remote one may not point into this machine's files."""
     if not isinstance(url, str) or not url:
         return None
@@ -172,7 +172,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _parsed(registry: Registry, answer: bytes) -> Mapping[str, Any]:
+def _parsed(registry: Registry, answer: bytes) -> Mapping[str, object]:
     try:
         manifest = as_mapping(parse_json(answer.decode("utf-8-sig")))
         if not isinstance(manifest.get("plugins"), list):
@@ -185,7 +185,7 @@ def _parsed(registry: Registry, answer: bytes) -> Mapping[str, Any]:
     return manifest
 
 
-def _offers(registry: Registry, manifest: Mapping[str, Any]) -> Loaded[list[Offer]]:
+def _offers(registry: Registry, manifest: Mapping[str, object]) -> Loaded[list[Offer]]:
     entries = manifest.get("plugins")
     offers = [_offer(registry, each) for each in entries] if isinstance(entries, list) else []
     broken = offers.count(None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from fleet_agentpack.forge.config_files import DEFAULT_PRIORITY, is_registry_url
@@ -50,7 +49,7 @@ def add_registry(
                 f"{places.shown(path)} has a registry {name} already",
                 run("Remove it first: {}", "registry", "remove", name),
             )
-        entry: dict[str, Any] = {
+        entry: dict[str, object] = {
             "name": name,
             "type": kind,
             "url": url,
@@ -92,7 +91,7 @@ def _file(places: Places, *, for_user: bool) -> Path:
     return path
 
 
-def _read(path: Path) -> tuple[dict[str, Any], list[Any]]:
+def _read(path: Path) -> tuple[dict[str, object], list[object]]:
     try:
         data = read_mapping(path)
     except FileNotFoundError:

@@ -21,13 +21,13 @@ from fleet_agentpack.enact.registries.registry import (
 )
 from fleet_agentpack.enact.registries.transport import (
     ANSWER_DEADLINE_S,
-    Answer,
     RegistryHttp,
     RegistryRefusal,
     parse_object,
 )
 from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
+from fleet_agentpack.kit.http import Answer
 from fleet_agentpack.kit.results import UNKNOWN
 
 DOWNLOAD_DEADLINE_S = 300.0

@@ -1,0 +1,63 @@
+"""Tells whether a file has changed since it was looked at, and keeps values until one has."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+Stamp = tuple[int, int, int, int, int]  # mtime_ns, ctime_ns, inode, size, device
+
+FINE_CLOCK_NS = 100_000_000  # above the 10 ms tick of a kernel's coarse clock
+COARSE_CLOCK_NS = 2_000_000_000  # FAT keeps even seconds, HFS+ whole ones
+
+T = TypeVar("T")
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """A value that differs when a file was changed or replaced, or its mode changed."""
+    return (
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+        status.st_size,
+        status.st_dev,
+    )
+
+
+def stamp(path: str | Path) -> Stamp | None:
+    """The stamp of what a path leads to; None when there is nothing to see."""
+    try:
+        return stamp_of(os.stat(path))  # noqa: PTH116 - hundreds of these, twice a second
+    except (OSError, ValueError):
+        return None
+
+
+def settled(found: Stamp) -> bool:
+    """Whether a later change is bound to show; within one tick of the clock it may not."""
+    mtime, ctime = found[:2]
+    age = time.time_ns() - (mtime if mtime > ctime else ctime)
+    if age > COARSE_CLOCK_NS:
+        return True
+    coarse = mtime % 1_000_000_000 == 0 and ctime % 1_000_000_000 == 0
+    return age > FINE_CLOCK_NS and not coarse
+
+
+class Remembered(Generic[T]):
+    """The last value made from some files, made again when one of them may have changed."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[object, T] | None = None
+
+    def get(self, make: Callable[[], T], *paths: str | Path) -> T:
+        """The value that belongs to these files as they are now."""
+        stamps = [stamp(path) for path in paths]  # before they are read: a change then shows later
+        kept = self._kept
+        if kept is not None and kept[0] == (paths, stamps):
+            return kept[1]
+        value = make()
+        certain = all(each is None or settled(each) for each in stamps)
+        self._kept = ((paths, stamps), value) if certain else None
+        return value
