@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
+from fleet_agentpack.console.text import printable
+
 Refusal = Callable[[str], Exception]
 
 
@@ -17,7 +19,7 @@ def is_attended() -> bool:
 
 def ask(question: str, stream: TextIO | None = None) -> bool:
     """Ask on standard output, or another stream; only yes is yes, and an empty answer is no."""
-    print(f"{question} [y/N] ", end="", file=stream, flush=True)
+    print(f"{printable(question)} [y/N] ", end="", file=stream, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -16,7 +16,6 @@ _CODES = {
     "blue": "34",
     "cyan": "36",
 }
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Control characters, and those that change the direction of text or break its lines.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -58,8 +57,3 @@ def printable(text: Text) -> str:
     if isinstance(text, Verbatim):
         return text
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
-
-
-def plain(text: str) -> str:
-    """Text without colours."""
-    return _COLOUR.sub("", text)
