@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from fleet_agentpack.climpt.command_index import CommandIndex
 from fleet_agentpack.climpt.registry import Command, parse
-from fleet_agentpack.climpt.search import CommandIndex
 from tests.climpt.project import GROUP_COMMIT, SAMPLE, registry_text
 
 
