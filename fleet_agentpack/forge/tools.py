@@ -35,10 +35,9 @@ AgentPath = Annotated[str | None, Field(description="Definition file; not togeth
 
 def open_service(settings: Settings) -> "ForgeService":
     """The service for these settings."""
-    from fleet_agentpack.forge.places import Places
-    from fleet_agentpack.forge.service import ForgeService
+    from fleet_agentpack.forge import service
 
-    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
+    return service.open_service(settings)
 
 
 mcp = DomainTools(

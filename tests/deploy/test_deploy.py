@@ -337,6 +337,20 @@ def test_a_file_that_changes_during_the_apply_makes_it_go_back(lab: Lab) -> None
     assert calls == sorted(calls)
 
 
+def test_a_file_that_changes_after_the_plan_was_shown_stops_the_apply(lab: Lab) -> None:
+    lab.deploy()
+    lab.source("modules/prompts/hello.md", "next\n")
+    touched = lab.project / ".github/prompts/hello.prompt.md"
+
+    def confirm(_plan: object) -> bool:
+        touched.write_text("somebody else\n")
+        return True
+
+    error = refusal(lambda: lab.service().deploy(Request(), confirm=confirm))
+    assert error.details["reason_code"] == "changed_meanwhile"
+    assert touched.read_text() == "somebody else\n"
+
+
 def test_a_cancelled_apply_goes_back(lab: Lab) -> None:
     class Cancelled(Exception):
         pass
