@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import DriftCounts
-from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.deploy.lab import CODEX, Lab, files, tree
