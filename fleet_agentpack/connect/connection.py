@@ -13,8 +13,7 @@ from typing import Literal
 from fleet_agentpack.connect.client import Client, Entry, Machine, OwnCommand, Scope
 from fleet_agentpack.connect.config_file import ConfigFile
 from fleet_agentpack.connect.errors import ConnectError
-from fleet_agentpack.console.text import plain
-from fleet_agentpack.kit.process import ProcessTimeoutError, run
+from fleet_agentpack.kit.process import ProcessTimeoutError, run, without_colours
 
 # What says how a server is reached; all else in an entry is the user's and stays.
 _TRANSPORT = {"type", "command", "args", "url", "httpUrl", "headers", "http_headers"}
@@ -144,7 +143,7 @@ class Connection:
         except (OSError, ProcessTimeoutError) as error:
             raise self._own_command_failed(str(error)) from error
         if done.status:
-            said = plain(done.complaint or done.text.strip())
+            said = without_colours(done.complaint or done.text.strip())
             raise self._own_command_failed(said[-1000:] or f"exit status {done.status}")
 
     def _own_command_failed(self, reason: str) -> ConnectError:

@@ -19,9 +19,9 @@ from fleet_agentpack.deploy.disk import Disk, find
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import hash_file
 from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.indented_json import indented
 from fleet_agentpack.deploy.journal import Before, Journal, Row
 from fleet_agentpack.deploy.model import TEMPORARY_PREFIX, Blob, path_key, safe_name
-from fleet_agentpack.deploy.pretty import pretty
 
 Report = Callable[[float, float | None, str], None]
 
@@ -190,7 +190,7 @@ class Transaction:
         self._make(str(self._home.snapshots))
         if staged.exists():
             self._disk.rename(str(staged), str(final))
-        self._replace(f"{final}.json", pretty(journal.record), f"{final}/record.json")
+        self._replace(f"{final}.json", indented(journal.record), f"{final}/record.json")
         self._disk.remove(str(self._home.journal))
 
     # Recovery.

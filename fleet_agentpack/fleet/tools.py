@@ -50,9 +50,7 @@ async def create_agent(
 
 
 @mcp.tool(annotations=READS_REMOTE)
-async def list_agents(
-    fleet: "FleetService" = Depends(mcp.service),
-) -> "results.AgentList":
+async def list_agents(fleet: "FleetService" = Depends(mcp.service)) -> "results.AgentList":
     """List all agents with status (busy, idle, offline) and current task; call it first to get
     names. Then call show_agent for details, or start_agent_task on an idle agent.
     """

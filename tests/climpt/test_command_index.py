@@ -42,6 +42,12 @@ def test_at_most_three_are_found_and_none_without_a_common_word(index: CommandIn
     assert CommandIndex([]).search("commit") == []
 
 
+def test_of_more_that_match_the_best_three_are_found_in_registry_order() -> None:
+    commands = [Command("git", f"commit-{n}", "branch", "commit a branch") for n in "abcde"]
+    found = CommandIndex(commands).search("commit branch")
+    assert [row.c2 for row in found] == ["commit-a", "commit-b", "commit-c"]
+
+
 def test_a_command_with_variants_is_found_once() -> None:
     twice = CommandIndex(parse(registry_text([*SAMPLE, {**GROUP_COMMIT, "description": "x"}])))
     keys = [(row.c1, row.c2, row.c3) for row in twice.search("git group commit changes")]

@@ -43,6 +43,18 @@ def test_a_change_on_disk_is_seen_after_reload(work: Path, home: Path) -> None:
     assert {row.c2 for row in climpt.search("branch commit")} == {"group-commit", "decide-branch"}
 
 
+@pytest.mark.parametrize("agent", ["../climpt", "climpt/../climpt", ".", "/etc", "a b", "-x"])
+def test_an_agent_that_is_a_path_is_refused_before_any_file_is_looked_for(
+    work: Path, home: Path, agent: str
+) -> None:
+    write_registry(work, SAMPLE)
+    climpt = service(work, home)
+    for call in (climpt.reload, lambda name: climpt.search("commit", name)):
+        with pytest.raises(ClimptError) as caught:
+            call(agent)
+        assert caught.value.payload()["error"] == "Invalid arguments"
+
+
 @pytest.mark.parametrize("broken", ["{", '{"tools": {"commands": [{"c1": "x"}]}}', None])
 async def test_a_broken_registry_leaves_the_last_good_one_in_use(
     work: Path, home: Path, broken: str | None

@@ -21,7 +21,7 @@ _NO_DRY_RUN = ("init", "lock", "fetch", "update")
 
 
 class _Once(argparse.Action):
-    """An option that may be given once; twice is a mistake that the caller should hear about."""
+    """An option that may be given only once; twice is reported as a mistake."""
 
     def __call__(
         self,
@@ -48,14 +48,25 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:
 def add_global_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that every one of these commands takes."""
     group = parser.add_argument_group("global flags, before or after the command")
-    group.add_argument("--repo", action=_Once, metavar="PATH", help="the config repo")
-    group.add_argument("--profile", action=_Once, default="default", help="which modules")
-    group.add_argument("--target", action=_Once, default="all", help="one target, or all")
-    group.add_argument("--machine", action=_Once, metavar="ID", help="whose machine overlays")
+    group.add_argument(
+        "--repo",
+        action=_Once,
+        metavar="PATH",
+        help="the config repo (default: $AGENTPACK_HOME/repo)",
+    )
+    group.add_argument(
+        "--profile", action=_Once, default="default", help="the profile that selects the modules"
+    )
+    group.add_argument(
+        "--target", action=_Once, default="all", help="one target, or all (the default)"
+    )
+    group.add_argument(
+        "--machine", action=_Once, metavar="ID", help="the machine whose overlays apply"
+    )
     for flag, text in (
-        ("--json", "print the envelope instead of text"),
-        ("--yes", "approve what writes"),
-        ("--dry-run", "write nothing"),
+        ("--json", "print JSON"),
+        ("--yes", "write without asking"),
+        ("--dry-run", "show what would be done, write nothing"),
     ):
         group.add_argument(flag, action=_Once, nargs=0, default=False, help=text)
 
@@ -96,7 +107,7 @@ def _require_yes(console: Console, command: str) -> None:
 
 
 def _init(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--git", action="store_true", help="make the repo a git repository, too")
+    parser.add_argument("--git", action="store_true", help="also make it a git repository")
 
     def run(console: Console) -> None:
         _require_yes(console, "init")
@@ -163,8 +174,10 @@ def _doctor(parser: argparse.ArgumentParser) -> Handler:
 
 
 def _deploy(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--apply", action="store_true", help="write, after asking")
-    parser.add_argument("--adopt", action="store_true", help="overwrite unmanaged files, too")
+    parser.add_argument("--apply", action="store_true", help="write the files, after asking")
+    parser.add_argument(
+        "--adopt", action="store_true", help="also overwrite files that agentpack did not write"
+    )
 
     def run(console: Console) -> None:
         given, service = console.arguments, _service(console)
@@ -172,7 +185,7 @@ def _deploy(parser: argparse.ArgumentParser) -> Handler:
         request = _request(console, adopt=given.adopt, dry_run=dry)
         if console.as_json:
             if not dry and not given.yes:
-                service.plan(request, "deploy --apply")  # what is wrong with the plan comes first
+                service.plan(request, "deploy --apply")  # errors in the plan come first
                 raise DeployError.confirm_required("deploy_apply")
             print_json(service.deploy(request))
             return
@@ -193,7 +206,7 @@ def _deploy(parser: argparse.ArgumentParser) -> Handler:
 
 
 def _rollback(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--to", required=True, metavar="ID", help="the snapshot to go back to")
+    parser.add_argument("--to", required=True, metavar="ID", help="the snapshot to restore")
 
     def run(console: Console) -> None:
         service, to = _service(console), console.arguments.to

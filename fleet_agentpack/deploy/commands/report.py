@@ -1,4 +1,4 @@
-"""What the deploy commands say to people: plans, differences, drift, findings."""
+"""The text output of the deploy commands: plans, diffs, drift, findings."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def _line_style(line: str) -> tuple[str, ...]:
 
 
 def outcome(data: DeployData) -> str:
-    """What became of a deploy."""
+    """The outcome of a deploy."""
     if data.applied:
         return f"Applied. Snapshot: {data.snapshot_id}"
     return "Aborted" if data.reason == "aborted" else "No changes"
 
 
 def status_lines(paint: Paint, data: StatusData) -> Iterator[Line]:
-    """Drift by root, and what to do about it."""
+    """Drift by root, and the next actions."""
     if data.drift:
         counts = vars(data.summary)
         yield paint(", ".join(f"{counts[kind]} {kind}" for kind in ONLY), "bold")
@@ -101,7 +101,7 @@ def status_lines(paint: Paint, data: StatusData) -> Iterator[Line]:
 
 
 def doctor_lines(paint: Paint, data: DoctorData) -> Iterator[Line]:
-    """The roots and their state, fixes, and what to do next."""
+    """The roots and their state, fixes, and the next actions."""
     yield f"Machine: {data.machine_id}"
     rows = [
         [
@@ -114,7 +114,7 @@ def doctor_lines(paint: Paint, data: DoctorData) -> Iterator[Line]:
     if rows:
         yield Table(["target", "state", "root"], rows)
     for fix in data.gitignore_fixes:
-        yield f"{'Updated' if fix.updated else 'Already right:'} {fix.gitignore_path}"
+        yield f"{'Updated' if fix.updated else 'Already up to date:'} {fix.gitignore_path}"
     yield from _next_actions(data.next_actions)
 
 

@@ -1,20 +1,20 @@
 """What can go wrong when talking to Coder, as one tree.
 
     CoderError
-      Unreachable          no answer: cut off on the way
+      Unreachable          no answer: the connection broke
         NotConnected       nothing was sent: refused, no such host
         TimedOut           no answer in time
-      Refused              Coder knows us and says no
-        Unauthorized       the session token is not, or no longer, accepted
+      Refused              Coder denies the request
+        Unauthorized       the session token is invalid or expired
         Forbidden
       NotFound             no such object, or none that we may see
       RouteMissing         no such feature in this version of Coder
       Conflict             not now: a name is taken, a build is active
       Invalid              the request itself is wrong
       RateLimited
-      Broken               an answer that makes no sense: 5xx, HTML, half a document
+      Broken               an invalid answer: 5xx, HTML, half a document
 
-No error ever holds the token: texts from outside are searched for it.
+No error ever contains the token: it is removed from texts that come from outside.
 """
 
 from __future__ import annotations
@@ -24,14 +24,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleet_agentpack.kit.http import (
-    Answer,
-    BodyTooLarge,
-    ConnectFailed,
-    HttpError,
-    NoAnswerInTime,
-)
+from fleet_agentpack.kit.http import Answer, BodyTooLarge, ConnectFailed, HttpError, NoAnswerInTime
 
+# Only this text tells a missing route from a missing object: both are 404.
 ROUTE_MISSING = "Route not found."
 _TITLE = re.compile(r"<title>\s*(.*?)\s*<", re.DOTALL | re.IGNORECASE)
 _PARAGRAPH = re.compile(r"<p>\s*(.*?)\s*</p>", re.DOTALL | re.IGNORECASE)
@@ -39,7 +34,7 @@ _PARAGRAPH = re.compile(r"<p>\s*(.*?)\s*</p>", re.DOTALL | re.IGNORECASE)
 
 @dataclass(eq=False)
 class CoderError(Exception):
-    """A request to Coder that failed, with what Coder said about it."""
+    """A request to Coder that failed, with what Coder answered."""
 
     method: str
     path: str
@@ -68,7 +63,7 @@ class TimedOut(Unreachable):
 
 
 class Refused(CoderError):
-    """Coder says no."""
+    """Coder denies the request."""
 
 
 class Unauthorized(Refused):
@@ -88,7 +83,7 @@ class RouteMissing(CoderError):
 
 
 class Conflict(CoderError):
-    """Not now."""
+    """Not possible now."""
 
 
 class Invalid(CoderError):
@@ -100,7 +95,7 @@ class RateLimited(CoderError):
 
 
 class Broken(CoderError):
-    """An answer that makes no sense."""
+    """An invalid answer."""
 
 
 _BY_STATUS: dict[int, type[CoderError]] = {
@@ -126,7 +121,7 @@ def of_exception(error: HttpError, method: str, path: str) -> CoderError:
 
 
 def of_answer(answer: Answer, method: str, path: str, secret: str) -> CoderError:
-    """The error for an answer with an unhappy status."""
+    """The error for an answer with an error status."""
     status = answer.status
     body = _body(answer.body)
     message = _clean(body.get("message") or body.get("title") or "", secret)
@@ -155,7 +150,7 @@ def of_answer(answer: Answer, method: str, path: str, secret: str) -> CoderError
 
 
 def _body(content: bytes) -> dict[str, Any]:
-    """What an error says: Coder's and AgentAPI's JSON, or the words of an HTML page."""
+    """What an error says: Coder's and AgentAPI's JSON, or the title of an HTML page."""
     try:
         body = json.loads(content)
     except ValueError:
@@ -175,6 +170,6 @@ def _detail(body: dict[str, Any]) -> str:
 
 
 def _clean(text: Any, secret: str) -> str:
-    """Text from outside: short, on one line, and without the token should it echo it."""
+    """Text from outside: short, on one line, and without the token."""
     line = " ".join(str(text).split())
     return (line.replace(secret, "***") if secret else line)[:500]

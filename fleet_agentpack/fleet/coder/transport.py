@@ -1,7 +1,7 @@
 """Requests to one Coder server as one user; a redirect is never followed.
 
 The token goes in a header to `/api`, where Coder reads it, and in a cookie to app paths, where
-Coder's proxy strips cookies but hands headers on into the workspace.
+Coder's proxy strips cookies but passes headers on into the workspace.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Connection:
         return answer.body
 
     async def first_event(self, path: str, within_s: float) -> str:
-        """The data of the first event of a stream, which is then hung up. Raises `CoderError`."""
+        """The data of the first event of a stream, which is then closed. Raises `CoderError`."""
         answer = await self._answer(
             "GET", path, deadline_s=within_s, enough=lambda body: _first_event(body) is not None
         )

@@ -185,10 +185,7 @@ def _validate(kind: Kind) -> Handler:
         result = forge.validate(
             kind, path=given.path, name=given.name, strict=given.strict, anywhere=True
         )
-        if console.as_json:
-            console.answer(result, [])
-        else:  # its warnings are findings, told among the others
-            console.stream(_findings(result, console.paint))
+        console.answer(result, _findings(result, console.paint))
         return 0 if result.valid else 1
 
     return run
