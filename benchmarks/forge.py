@@ -174,7 +174,7 @@ def timed(work: Callable[[], Any]) -> float:
 def every_tool(count: int) -> None:
     """§12: each tool under 200 ms, memory under 100 MB."""
     with project(count) as root:
-        time.sleep(0.2)  # lets the files settle, see forge/library.py
+        time.sleep(0.2)  # lets the files settle, see forge/definitions/index.py
         server = Server(root)
         print(f"\nEvery tool over stdio, {count:,} definitions (ms; the seed asks for < 200)")
         print(f"  {'tool':<24}{'first':>9}{'median':>9}{'worst':>9}")

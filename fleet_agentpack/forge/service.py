@@ -8,19 +8,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fleet_agentpack.forge.config import ConfigReader, Configuration, look_up
-from fleet_agentpack.forge.credentials import Credentials, Keyring, Vault
-from fleet_agentpack.forge.definition_index import DefinitionIndex, Progress
-from fleet_agentpack.forge.definition_info import agent_info, tool_info
-from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, SUFFIXES, ListedDefinition
+from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
+from fleet_agentpack.forge.config.masking import masked_url
+from fleet_agentpack.forge.definitions.definition import (
+    MAX_DEFINITION_BYTES,
+    SUFFIXES,
+    ListedDefinition,
+)
+from fleet_agentpack.forge.definitions.index import DefinitionIndex, Progress
+from fleet_agentpack.forge.definitions.info import agent_info, tool_info
+from fleet_agentpack.forge.definitions.resolver import Resolver
+from fleet_agentpack.forge.definitions.validation import validate
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
+from fleet_agentpack.forge.forks.merging import plan_merge
 from fleet_agentpack.forge.loaded import noted
-from fleet_agentpack.forge.masking import masked_url
-from fleet_agentpack.forge.merging import plan_merge
 from fleet_agentpack.forge.names import Kind, check_name, checked_reference
 from fleet_agentpack.forge.places import Places
-from fleet_agentpack.forge.plugin_folders import manifest_of
-from fleet_agentpack.forge.resolver import Resolver
+from fleet_agentpack.forge.plugins.folders import manifest_of
+from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, Vault
+from fleet_agentpack.forge.registries.transport import Transport
 from fleet_agentpack.forge.results import (
     AgentInfo,
     AgentList,
@@ -42,8 +48,6 @@ from fleet_agentpack.forge.results import (
     ToolList,
     Validation,
 )
-from fleet_agentpack.forge.transport import Transport
-from fleet_agentpack.forge.validation import validate
 from fleet_agentpack.forge.workspace import Workspace
 from fleet_agentpack.forge.written import Merge
 from fleet_agentpack.kit.files import UnreadableError, read_text

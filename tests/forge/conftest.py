@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.places import Places
+from fleet_agentpack.forge.registries.transport import Transport
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.forge.transport import Transport
 from tests.forge import tree
 from tests.forge.registry import Site, serving
 

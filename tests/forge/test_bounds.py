@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_agentpack.forge import inheritance, resolver, validation
+from fleet_agentpack.forge.definitions import inheritance, resolver, validation
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable

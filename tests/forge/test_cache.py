@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet_agentpack.forge.cache import Cache, readable_size
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.places import Places
+from fleet_agentpack.forge.registries.cache import Cache, readable_size
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
 from tests.forge.tree import write

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.installing import Installer
+from fleet_agentpack.forge.plugins.installer import Installer
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.forge.registry import Site
@@ -298,7 +298,7 @@ def test_a_killed_installation_is_finished_or_undone_by_the_next_command(
     forge: ForgeService, newer: Site, work: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fleet_agentpack.forge.swapping._back", lambda *_: None)
+        patch.setattr("fleet_agentpack.forge.plugins.swapping._back", lambda *_: None)
         interrupt_move(patch, number)
         install(forge, "@acme/worker", force=True)
     begun = number > 1

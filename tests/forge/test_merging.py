@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.forge.authoring import Author
-from fleet_agentpack.forge.changes import MISSING, Conflict, Edit, same, three_way
-from fleet_agentpack.forge.definitions import read_data
+from fleet_agentpack.forge.definitions.author import Author
+from fleet_agentpack.forge.definitions.definition import read_data
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.line_merge import merged_text
-from fleet_agentpack.forge.merging import MergePlan, merge
+from fleet_agentpack.forge.forks.changes import MISSING, Conflict, Edit, same, three_way
+from fleet_agentpack.forge.forks.line_merge import merged_text
+from fleet_agentpack.forge.forks.merging import MergePlan, merge
 from fleet_agentpack.forge.service import ForgeService
 from tests.forge.tree import agent, write
 

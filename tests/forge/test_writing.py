@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.forge.config.registry_edits import add_registry, remove_registry
+from fleet_agentpack.forge.definitions.lockfile import Lockfile
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.lockfile import Lockfile
 from fleet_agentpack.forge.names import Reference
-from fleet_agentpack.forge.registry_edits import add_registry, remove_registry
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.forge.writing import writing_below
 from fleet_agentpack.kit.locks import file_lock

@@ -17,8 +17,8 @@ from fleet_agentpack.forge.written import Login, Logout
 from fleet_agentpack.kit.secret import Secret
 
 if TYPE_CHECKING:
-    from fleet_agentpack.forge.authoring import Author
-    from fleet_agentpack.forge.installing import Installer
+    from fleet_agentpack.forge.definitions.author import Author
+    from fleet_agentpack.forge.plugins.installer import Installer
 
 LONGEST_TOKEN = 10_000
 PROVIDERS = ("anthropic", "openai", "google")
@@ -102,7 +102,7 @@ def _add_installing(commands: Commands) -> None:
 
 
 def _init(console: Console) -> None:
-    from fleet_agentpack.forge.authoring import initialise
+    from fleet_agentpack.forge.definitions.author import initialise
 
     configuration = _workspace(console).configuration
     result = initialise(configuration, for_user=console.arguments.for_user)
@@ -110,7 +110,7 @@ def _init(console: Console) -> None:
 
 
 def _create(console: Console) -> None:
-    from fleet_agentpack.forge.authoring import Draft, Format
+    from fleet_agentpack.forge.definitions.author import Draft, Format
 
     given = console.arguments
     if given.kind == "tool":
@@ -142,7 +142,7 @@ def _fork_create(console: Console) -> None:
 
 
 def _merge(console: Console) -> None:
-    from fleet_agentpack.forge.merging import merge, plan_merge
+    from fleet_agentpack.forge.forks.merging import merge, plan_merge
 
     given, workspace = console.arguments, _workspace(console)
     forks, resolver = workspace.forks, workspace.resolver
@@ -162,7 +162,7 @@ def _merge(console: Console) -> None:
 
 
 def _registry_add(console: Console) -> None:
-    from fleet_agentpack.forge.registry_edits import add_registry
+    from fleet_agentpack.forge.config.registry_edits import add_registry
 
     given = console.arguments
     result = add_registry(
@@ -178,7 +178,7 @@ def _registry_add(console: Console) -> None:
 
 
 def _registry_remove(console: Console) -> None:
-    from fleet_agentpack.forge.registry_edits import remove_registry
+    from fleet_agentpack.forge.config.registry_edits import remove_registry
 
     given = console.arguments
     result = remove_registry(_places(console), given.name, for_user=given.for_user)
@@ -214,7 +214,7 @@ def _update(console: Console) -> None:
 
 
 def _lock(console: Console) -> int:
-    from fleet_agentpack.forge.lockfile import Lockfile
+    from fleet_agentpack.forge.definitions.lockfile import Lockfile
 
     given, workspace = console.arguments, _workspace(console)
     lockfile = Lockfile(workspace.configuration, workspace.resolver)
@@ -279,14 +279,14 @@ def _workspace(console: Console) -> Workspace:
 
 
 def _author(console: Console) -> Author:
-    from fleet_agentpack.forge.authoring import Author
+    from fleet_agentpack.forge.definitions.author import Author
 
     workspace = _workspace(console)
     return Author(workspace.configuration, workspace.resolver)
 
 
 def _installer(workspace: Workspace) -> Installer:
-    from fleet_agentpack.forge.installing import Installer
+    from fleet_agentpack.forge.plugins.installer import Installer
 
     return Installer(workspace.configuration, workspace.plugins, workspace.registries)
 

@@ -8,21 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.config import Configuration
-from fleet_agentpack.forge.definition_index import (
+from fleet_agentpack.forge.config.configuration import Configuration
+from fleet_agentpack.forge.definitions.definition import (
+    Definition,
+    ListedDefinition,
+    read_data,
+    version_of,
+)
+from fleet_agentpack.forge.definitions.index import (
     DefinitionFile,
     DefinitionFolder,
     DefinitionIndex,
     IndexedDefinition,
     Progress,
 )
-from fleet_agentpack.forge.definitions import Definition, ListedDefinition, read_data, version_of
+from fleet_agentpack.forge.definitions.stockyard import Stockyard
 from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import Kind, Reference, Source, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError
-from fleet_agentpack.forge.plugin_folders import plugin_folders
-from fleet_agentpack.forge.stockyard import Stockyard
+from fleet_agentpack.forge.plugins.folders import plugin_folders
 from fleet_agentpack.kit.semver import Version, VersionError
 
 SOURCES: tuple[Source, ...] = ("local", "global", "stockyard")

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fleet_agentpack.forge.cache import Cache
-from fleet_agentpack.forge.config import Registry
-from fleet_agentpack.forge.credentials import Credentials
-from fleet_agentpack.forge.definitions import (
+from fleet_agentpack.forge.config.configuration import Registry
+from fleet_agentpack.forge.config.masking import masked_url
+from fleet_agentpack.forge.definitions.definition import (
     Definition,
     ListedDefinition,
     Summary,
@@ -21,10 +20,11 @@ from fleet_agentpack.forge.definitions import (
 )
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.loaded import Loaded
-from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import Kind, Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
-from fleet_agentpack.forge.transport import Request, Transport
+from fleet_agentpack.forge.registries.cache import Cache
+from fleet_agentpack.forge.registries.credentials import Credentials
+from fleet_agentpack.forge.registries.transport import Request, Transport
 from fleet_agentpack.kit.results import UNKNOWN
 
 PAGE_SIZE = 100

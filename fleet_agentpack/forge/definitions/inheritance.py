@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet_agentpack.forge.definitions import Definition, strings_of
+from fleet_agentpack.forge.definitions.definition import Definition, strings_of
+from fleet_agentpack.forge.definitions.resolver import Resolver, Search
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.names import Kind, parse_reference
-from fleet_agentpack.forge.resolver import Resolver, Search
 
 MAX_DEPTH = 50
 MOST_LOOKED_UP = 200  # references of one definition; nobody writes that many by hand

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.forge.definitions import SUFFIXES, Summary, summarise
+from fleet_agentpack.forge.definitions.definition import SUFFIXES, Summary, summarise
 from fleet_agentpack.forge.names import Kind, Source
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.stamps import Stamp, settled, stamp, stamp_of

@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.changes import MISSING, Edit, same
-from fleet_agentpack.forge.definitions import BODY_FIELD, MAX_DEFINITION_BYTES, parse_text
+from fleet_agentpack.forge.definitions.definition import (
+    BODY_FIELD,
+    MAX_DEFINITION_BYTES,
+    parse_text,
+)
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.forks.changes import MISSING, Edit, same
 from fleet_agentpack.forge.names import Kind
 from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.kit import frontmatter

@@ -9,14 +9,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from fleet_agentpack.forge.config import Configuration
-from fleet_agentpack.forge.definitions import BODY_FIELD, Definition
+from fleet_agentpack.forge.config.configuration import Configuration
+from fleet_agentpack.forge.definitions.definition import BODY_FIELD, Definition
+from fleet_agentpack.forge.definitions.inheritance import inherit
+from fleet_agentpack.forge.definitions.resolver import Resolver
+from fleet_agentpack.forge.definitions.validation import validate
 from fleet_agentpack.forge.errors import ForgeError, run
-from fleet_agentpack.forge.inheritance import inherit
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_kebab, parse_reference
-from fleet_agentpack.forge.resolver import Resolver
-from fleet_agentpack.forge.validation import validate
 from fleet_agentpack.forge.writing import stamp, write_json, writing_below
 from fleet_agentpack.forge.written import Created, Initialised
 from fleet_agentpack.kit import yaml12

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from fleet_agentpack.forge.line_merge import merged_text
+from fleet_agentpack.forge.forks.line_merge import merged_text
 from fleet_agentpack.forge.results import Difference
 from fleet_agentpack.forge.written import MergeConflict
 from fleet_agentpack.kit import yaml12

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.config import Configuration
-from fleet_agentpack.forge.definitions import version_of
+from fleet_agentpack.forge.config.configuration import Configuration
+from fleet_agentpack.forge.config.masking import masked_url
+from fleet_agentpack.forge.definitions.definition import version_of
 from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError, run
 from fleet_agentpack.forge.loaded import Loaded, noted
-from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import Scope, version_order
 from fleet_agentpack.forge.parsing import (
     MAX_MANIFEST_BYTES,
@@ -21,9 +21,11 @@ from fleet_agentpack.forge.parsing import (
     parse_yaml,
     read_mapping,
 )
-from fleet_agentpack.forge.plugin_folders import manifest_of, plugin_folders
-from fleet_agentpack.forge.plugin_manifest import components, of_offer, plugin_info
-from fleet_agentpack.forge.registries import Offer, RegistryClient, Survey
+from fleet_agentpack.forge.plugins.folders import manifest_of, plugin_folders
+from fleet_agentpack.forge.plugins.manifest import components, of_offer, plugin_info
+from fleet_agentpack.forge.plugins.search import ranked
+from fleet_agentpack.forge.plugins.swapping import is_interrupted
+from fleet_agentpack.forge.registries.client import Offer, RegistryClient, Survey
 from fleet_agentpack.forge.results import (
     InstalledCopy,
     PluginInfo,
@@ -32,8 +34,6 @@ from fleet_agentpack.forge.results import (
     PluginRow,
     PluginSearch,
 )
-from fleet_agentpack.forge.search import ranked
-from fleet_agentpack.forge.swapping import is_interrupted
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.semver import best_version, is_newer
 

@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urljoin
 
-from fleet_agentpack.forge.cache import Cache, CachedManifest
-from fleet_agentpack.forge.config import Registry
-from fleet_agentpack.forge.config_files import is_registry_url
-from fleet_agentpack.forge.credentials import Credentials
-from fleet_agentpack.forge.definitions import person_of, strings_of, text_of, version_of
+from fleet_agentpack.forge.config.configuration import Registry
+from fleet_agentpack.forge.config.files import is_registry_url
+from fleet_agentpack.forge.config.masking import masked_url
+from fleet_agentpack.forge.definitions.definition import person_of, strings_of, text_of, version_of
 from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.loaded import Loaded
-from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
-from fleet_agentpack.forge.transport import Request, Transport
+from fleet_agentpack.forge.registries.cache import Cache, CachedManifest
+from fleet_agentpack.forge.registries.credentials import Credentials
+from fleet_agentpack.forge.registries.transport import Request, Transport
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 _CHECKSUM = re.compile(r"sha256[:-]([0-9a-f]{64})\Z", re.IGNORECASE)

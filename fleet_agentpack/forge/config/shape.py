@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct, field
 
-from fleet_agentpack.forge.config_files import is_registry_url
+from fleet_agentpack.forge.config.files import is_registry_url
 from fleet_agentpack.kit.shapes import Nouns, Rule
 
 NOUNS = Nouns("an object", "an array")

@@ -100,7 +100,7 @@ def _checked(path: Path, values: Mapping[str, Any], shown: str) -> ConfigLayer:
     """The values without those of a wrong kind, each of which is named in a warning."""
     if not values:
         return ConfigLayer(path)
-    from fleet_agentpack.forge.config_shape import NOUNS, ConfigShape
+    from fleet_agentpack.forge.config.shape import NOUNS, ConfigShape
 
     # One wrong value makes a registry unusable as a whole.
     wrong = {

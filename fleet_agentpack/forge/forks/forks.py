@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.forge.changes import compared, differences, unified
-from fleet_agentpack.forge.config import Configuration
-from fleet_agentpack.forge.definitions import Definition, ForkRecord, read_data, version_of
+from fleet_agentpack.forge.config.configuration import Configuration
+from fleet_agentpack.forge.definitions.definition import (
+    Definition,
+    ForkRecord,
+    read_data,
+    version_of,
+)
+from fleet_agentpack.forge.definitions.inheritance import inherit
+from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import ForgeError, call
-from fleet_agentpack.forge.inheritance import inherit
+from fleet_agentpack.forge.forks.changes import compared, differences, unified
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.results import (
     DifferenceCounts,
     ForkCheck,

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fleet_agentpack.forge import schema
-from fleet_agentpack.forge.definitions import (
+from fleet_agentpack.forge.definitions import schema
+from fleet_agentpack.forge.definitions.definition import (
     BODY_FIELD,
     Definition,
     read_document,
     version_of,
 )
-from fleet_agentpack.forge.inheritance import (
+from fleet_agentpack.forge.definitions.inheritance import (
     MOST_LOOKED_UP,
     dependency_cycle,
     inherit,
     requirements,
 )
+from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.names import Kind, is_kebab, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError
-from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.results import Issue, Validation
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.yaml12 import Document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet_agentpack.forge.registries import Offer
+from fleet_agentpack.forge.registries.client import Offer
 from fleet_agentpack.kit.results import UNKNOWN
 
 

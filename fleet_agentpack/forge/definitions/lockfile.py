@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from fleet_agentpack.forge.config import Configuration
-from fleet_agentpack.forge.definitions import Definition
+from fleet_agentpack.forge.config.configuration import Configuration
+from fleet_agentpack.forge.definitions.definition import Definition
+from fleet_agentpack.forge.definitions.inheritance import inherit, requirements
+from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.inheritance import inherit, requirements
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.writing import stamp, write_json, writing_below
 from fleet_agentpack.forge.written import LockCheck, Locked, LockProblem
 from fleet_agentpack.kit.files import UnreadableError, read_text

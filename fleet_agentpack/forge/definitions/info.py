@@ -6,17 +6,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fleet_agentpack.forge.definitions import Definition, person_of, strings_of, tags_of, text_of
-from fleet_agentpack.forge.inheritance import (
+from fleet_agentpack.forge.definitions.definition import (
+    Definition,
+    person_of,
+    strings_of,
+    tags_of,
+    text_of,
+)
+from fleet_agentpack.forge.definitions.inheritance import (
     MOST_LOOKED_UP,
     Inherited,
     dependency_cycle,
     inherit,
     requirements,
 )
+from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import Kind, parse_reference
-from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.results import AgentInfo, Dependency, ToolInfo
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 

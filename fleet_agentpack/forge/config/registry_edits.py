@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from fleet_agentpack.forge.config_files import DEFAULT_PRIORITY, is_registry_url
+from fleet_agentpack.forge.config.files import DEFAULT_PRIORITY, is_registry_url
+from fleet_agentpack.forge.config.masking import is_secret_name
 from fleet_agentpack.forge.errors import ForgeError, run
-from fleet_agentpack.forge.masking import is_secret_name
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.writing import write_json, writing_below

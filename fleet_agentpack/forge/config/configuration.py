@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.config_files import ConfigLayer, candidates, read_layer
+from fleet_agentpack.forge.config.files import ConfigLayer, candidates, read_layer
+from fleet_agentpack.forge.config.masking import is_secret_name, masked
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.masking import is_secret_name, masked
 from fleet_agentpack.forge.names import Scope
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.kit.paths import expand_home

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.errors import SEE_REGISTRIES, ForgeError, run
-from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES
 from fleet_agentpack.kit import background
 from fleet_agentpack.kit.http import (

@@ -11,16 +11,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from fleet_agentpack.forge.config import Configuration
+from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, call, run
-from fleet_agentpack.forge.forks import is_breaking
+from fleet_agentpack.forge.forks.forks import is_breaking
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import Reference, Scope, checked_reference, is_usable_name
-from fleet_agentpack.forge.plugin_folders import MANIFESTS, manifest_of
-from fleet_agentpack.forge.plugin_manifest import dependencies_of
-from fleet_agentpack.forge.plugins import InstalledPlugin, InstalledPlugins, Plugins, choose
-from fleet_agentpack.forge.registries import Offer, RegistryClient, checksum_of, safe_url
-from fleet_agentpack.forge.swapping import clear_stages, new_stage, put_in_place, recover
+from fleet_agentpack.forge.plugins.folders import MANIFESTS, manifest_of
+from fleet_agentpack.forge.plugins.manifest import dependencies_of
+from fleet_agentpack.forge.plugins.plugins import InstalledPlugin, InstalledPlugins, Plugins, choose
+from fleet_agentpack.forge.plugins.swapping import clear_stages, new_stage, put_in_place, recover
+from fleet_agentpack.forge.registries.client import Offer, RegistryClient, checksum_of, safe_url
 from fleet_agentpack.forge.writing import write_json, writing_below
 from fleet_agentpack.forge.written import (
     Installation,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path, PurePosixPath
 
-from fleet_agentpack.forge.definitions import SUFFIXES, person_of, strings_of, text_of
-from fleet_agentpack.forge.registries import Offer
+from fleet_agentpack.forge.definitions.definition import SUFFIXES, person_of, strings_of, text_of
+from fleet_agentpack.forge.registries.client import Offer
 from fleet_agentpack.forge.results import Components, PluginInfo
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 

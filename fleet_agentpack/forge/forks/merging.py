@@ -8,7 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from fleet_agentpack.forge.changes import (
+from fleet_agentpack.forge.definitions.definition import Definition, read_data
+from fleet_agentpack.forge.definitions.inheritance import inherit
+from fleet_agentpack.forge.definitions.resolver import Resolver
+from fleet_agentpack.forge.errors import ForgeError, run
+from fleet_agentpack.forge.forks.changes import (
     MISSING,
     Conflict,
     Edit,
@@ -16,14 +20,10 @@ from fleet_agentpack.forge.changes import (
     dotted,
     three_way,
 )
-from fleet_agentpack.forge.definitions import Definition, read_data
-from fleet_agentpack.forge.editing import edited
-from fleet_agentpack.forge.errors import ForgeError, run
-from fleet_agentpack.forge.forks import Fork, Forks
-from fleet_agentpack.forge.inheritance import inherit
+from fleet_agentpack.forge.forks.editing import edited
+from fleet_agentpack.forge.forks.forks import Fork, Forks
 from fleet_agentpack.forge.loaded import Loaded, Warnings
 from fleet_agentpack.forge.places import refuse_unwritable
-from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.writing import stamp, write_text, writing_below
 from fleet_agentpack.forge.written import Merge
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable

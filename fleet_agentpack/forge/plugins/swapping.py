@@ -6,7 +6,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from fleet_agentpack.forge.plugin_folders import plugin_folders
+from fleet_agentpack.forge.plugins.folders import plugin_folders
 
 _STAGING = ".staging"  # half-made; never more than rubbish
 _READY = ".ready"  # whole and verified: what is in here is going to be installed
