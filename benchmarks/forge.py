@@ -231,11 +231,11 @@ def against_the_command_line(count: int) -> None:
 def long_lists(count: int) -> None:
     """A second list costs at most a tenth of the first, and a change is seen."""
     with project(2 * count) as root:
-        from fleet_agentpack.forge.places import Places
+        from fleet_agentpack.forge.directories import Directories
         from fleet_agentpack.forge.service import ForgeService
 
         time.sleep(0.2)
-        forge = ForgeService(Places(root / "work", root / "home", {}))
+        forge = ForgeService(Directories(root / "work", root / "home", {}))
         first = timed(lambda: forge.listing("agent"))
         later = [timed(lambda: forge.listing("agent")) for _ in range(5)]
         second = later[0]

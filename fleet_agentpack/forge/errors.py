@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from fleet_agentpack.kit.actions import Action
@@ -207,6 +208,15 @@ class ForgeError(AppError):
     def denied(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A file or directory that must not or cannot be touched."""
         return cls("PERMISSION_DENIED", message, details=details, suggestions=suggestions)
+
+    @classmethod
+    def unwritable(cls, path: Path, error: OSError) -> ForgeError:
+        """A file that could not be written."""
+        return cls.denied(
+            f"cannot write {path}: {error.strerror or 'refused'}",
+            "Check the permissions of the directory",
+            path=str(path),
+        )
 
     @classmethod
     def network(cls, message: str, **details: Any) -> ForgeError:

@@ -8,6 +8,8 @@ from typing import Any
 
 from fleet_agentpack.kit.files import UnreadableError, read_text
 
+KeyPath = tuple[str | int, ...]  # where a value is inside parsed data
+
 MAX_CONFIG_BYTES = 1_000_000
 MAX_MANIFEST_BYTES = 10_000_000
 MAX_DEPTH = 100  # as for YAML; what walks the data may recurse

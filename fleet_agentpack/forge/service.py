@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fleet_agentpack.forge.command_results import Merge
 from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.definitions.definition import (
@@ -19,11 +20,11 @@ from fleet_agentpack.forge.definitions.index import DefinitionIndex, Progress
 from fleet_agentpack.forge.definitions.info import agent_info, tool_info
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.validation import validate
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
-from fleet_agentpack.forge.forks.merging import plan_merge
+from fleet_agentpack.forge.forks.merge import plan_merge
 from fleet_agentpack.forge.loaded import noted
 from fleet_agentpack.forge.names import Kind, check_name, checked_reference
-from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.plugins.folders import manifest_of
 from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, Vault
 from fleet_agentpack.forge.registries.transport import Transport
@@ -49,7 +50,6 @@ from fleet_agentpack.forge.results import (
     Validation,
 )
 from fleet_agentpack.forge.workspace import Workspace
-from fleet_agentpack.forge.written import Merge
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text
@@ -67,7 +67,7 @@ LOG_LEVELS = {
 
 def open_service(settings: Settings) -> ForgeService:
     """The service for these settings."""
-    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
+    return ForgeService(Directories(settings.cwd, settings.home, settings.environ))
 
 
 class ForgeService:
@@ -75,25 +75,25 @@ class ForgeService:
 
     def __init__(
         self,
-        places: Places,
+        directories: Directories,
         *,
         vault: Vault | None = None,
         transport: Transport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.places = places
-        self._configurations = ConfigReader(places)
+        self.directories = directories
+        self._configurations = ConfigReader(directories)
         self._index = DefinitionIndex()
         self._transport = transport or Transport()
         self._vault = vault or Keyring()
         self._clock = clock
-        _set_log_level(places.environ.get("FRACTARY_LOG_LEVEL", ""))
+        _set_log_level(directories.environ.get("FRACTARY_LOG_LEVEL", ""))
 
     def workspace(self, *, strict: bool = False) -> Workspace:
         """The parts that a call works with. Raises `ForgeError` for an unusable configuration."""
         reader = self._configurations
         configuration = reader.strict() if strict else reader.load()
-        credentials = Credentials(self.places, self._vault)
+        credentials = Credentials(self.directories, self._vault)
         return Workspace(configuration, self._index, self._transport, credentials, self._clock)
 
     def listing(
@@ -159,7 +159,7 @@ class ForgeService:
             file = self._given_path(workspace.configuration, kind, path, anywhere=anywhere)
         else:
             file = _named_file(workspace.resolver, kind, name or "")
-        shown = self.places.shown(file)
+        shown = self.directories.shown(file)
         try:
             return validate(file, kind, shown, workspace.resolver, strict=strict)
         except FileNotFoundError as error:
@@ -216,7 +216,7 @@ class ForgeService:
             from fleet_agentpack.kit import yaml12
 
             text = yaml12.dump(shown)
-        sources = tuple(self.places.shown(path) for path in configuration.sources)
+        sources = tuple(self.directories.shown(path) for path in configuration.sources)
         return ConfigView(shown, sources, text, noted(configuration.warnings))
 
     def registry_list(self) -> RegistryList:
@@ -287,15 +287,15 @@ class ForgeService:
             description=listed.summary.description,
             tags=listed.summary.tags,
             source=listed.source,
-            path=path if isinstance(path, str) else self.places.shown(path),
+            path=path if isinstance(path, str) else self.directories.shown(path),
         )
 
     def _given_path(
         self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool
     ) -> Path:
-        roots = (self.places.cwd, configuration.global_root, self.places.user)
+        roots = (self.directories.cwd, configuration.global_root, self.directories.user)
         try:
-            path = self.places.expanded(text)
+            path = self.directories.expanded(text)
             if path.is_dir():
                 inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
                 path = next((each for each in inside if each.is_file()), inside[0])

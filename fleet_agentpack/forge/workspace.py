@@ -31,7 +31,7 @@ class Workspace:
     @cached_property
     def cache(self) -> Cache:
         """What was fetched before."""
-        return Cache(self.configuration.cache_directory, self.configuration.places, self.clock)
+        return Cache(self.configuration.cache_directory, self.configuration.directories, self.clock)
 
     @cached_property
     def registries(self) -> RegistryClient:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.places import refuse_unwritable
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 
@@ -27,7 +26,7 @@ def writing_below(root: Path) -> Iterator[None]:
             f"another command is writing below {root}", "Try again when it has ended"
         ) from error
     except OSError as error:
-        raise refuse_unwritable(Path(error.filename or root), error) from error
+        raise ForgeError.unwritable(Path(error.filename or root), error) from error
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -16,7 +16,7 @@ from fleet_agentpack.forge.definitions.definition import read_data
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.forks.changes import MISSING, Conflict, Edit, same, three_way
 from fleet_agentpack.forge.forks.line_merge import merged_text
-from fleet_agentpack.forge.forks.merging import MergePlan, merge
+from fleet_agentpack.forge.forks.merge import MergePlan, merge
 from fleet_agentpack.forge.service import ForgeService
 from tests.forge.tree import agent, write
 
@@ -26,12 +26,12 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def fork(forge: ForgeService, source: str, name: str) -> Path:
     workspace = forge.workspace()
     author = Author(workspace.configuration, workspace.resolver)
-    return forge.places.cwd / author.create_fork(None, source, name, NOW).path
+    return forge.directories.cwd / author.create_fork(None, source, name, NOW).path
 
 
 def run_merge(forge: ForgeService, name: str, prefer: Any = None) -> MergePlan:
     workspace = forge.workspace()
-    root = forge.places.project
+    root = forge.directories.project
     return merge(workspace.forks, workspace.resolver, root, name, prefer, NOW)
 
 

@@ -54,13 +54,13 @@ def test_installed_plugins_are_listed_scoped_ones_included(full: ForgeService) -
             "name": "@acme/base",
             "version": "1.0.0",
             "scope": "global",
-            "path": str(full.places.user / "registry/plugins/@acme/base"),
+            "path": str(full.directories.user / "registry/plugins/@acme/base"),
         },
         {
             "name": "plain",
             "version": "0.3.0",
             "scope": "global",
-            "path": str(full.places.user / "registry/plugins/plain"),
+            "path": str(full.directories.user / "registry/plugins/plain"),
         },
     ]
     assert "broken-one/plugin.json: not valid JSON" in result["warnings"][0]

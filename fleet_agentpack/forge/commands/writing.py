@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.ask import ask_secret
 from fleet_agentpack.console.command import Commands, Console
+from fleet_agentpack.forge.command_results import Login, Logout
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.loaded import noted
-from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.service import open_service
 from fleet_agentpack.forge.workspace import Workspace
-from fleet_agentpack.forge.written import Login, Logout
 from fleet_agentpack.kit.secret import Secret
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _add_installing(commands: Commands) -> None:
 
 
 def _init(console: Console) -> None:
-    from fleet_agentpack.forge.definitions.author import initialise
+    from fleet_agentpack.forge.config.edits import initialise
 
     configuration = _workspace(console).configuration
     result = initialise(configuration, for_user=console.arguments.for_user)
@@ -142,14 +142,14 @@ def _fork_create(console: Console) -> None:
 
 
 def _merge(console: Console) -> None:
-    from fleet_agentpack.forge.forks.merging import merge, plan_merge
+    from fleet_agentpack.forge.forks.merge import merge, plan_merge
 
     given, workspace = console.arguments, _workspace(console)
     forks, resolver = workspace.forks, workspace.resolver
     if given.dry_run:
         plan = plan_merge(forks, resolver, given.name)
     else:
-        root = workspace.configuration.places.project
+        root = workspace.configuration.directories.project
         plan = merge(forks, resolver, root, given.name, given.prefer, _now())
     result = plan.shown(
         merged=plan.is_needed and not given.dry_run,
@@ -162,11 +162,11 @@ def _merge(console: Console) -> None:
 
 
 def _registry_add(console: Console) -> None:
-    from fleet_agentpack.forge.config.registry_edits import add_registry
+    from fleet_agentpack.forge.config.edits import add_registry
 
     given = console.arguments
     result = add_registry(
-        _places(console),
+        _directories(console),
         given.name,
         given.url,
         for_user=given.for_user,
@@ -178,10 +178,10 @@ def _registry_add(console: Console) -> None:
 
 
 def _registry_remove(console: Console) -> None:
-    from fleet_agentpack.forge.config.registry_edits import remove_registry
+    from fleet_agentpack.forge.config.edits import remove_registry
 
     given = console.arguments
-    result = remove_registry(_places(console), given.name, for_user=given.for_user)
+    result = remove_registry(_directories(console), given.name, for_user=given.for_user)
     console.answer(result, [f"removed {result.name} from {result.path}"])
 
 
@@ -270,8 +270,8 @@ def _logout(console: Console) -> None:
     console.answer(Logout(registry, known), [f"{line} {registry}"])
 
 
-def _places(console: Console) -> Places:
-    return open_service(console.settings).places
+def _directories(console: Console) -> Directories:
+    return open_service(console.settings).directories
 
 
 def _workspace(console: Console) -> Workspace:

@@ -10,9 +10,9 @@ from typing import Any
 
 from fleet_agentpack.forge.config.files import ConfigLayer, candidates, read_layer
 from fleet_agentpack.forge.config.masking import is_secret_name, masked
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.names import Scope
-from fleet_agentpack.forge.places import Places
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.stamps import Remembered
 
@@ -39,7 +39,7 @@ class Registry:
 class Configuration:
     """Merged values with the files they come from."""
 
-    places: Places
+    directories: Directories
     chosen: dict[str, Any]  # what files and variables say
     values: dict[str, Any]  # the same over the defaults
     sources: tuple[Path, ...]
@@ -50,20 +50,20 @@ class Configuration:
     @property
     def cache_directory(self) -> Path:
         """Where manifests and downloads are kept."""
-        return self.places.expanded(self.values["cache"]["directory"])
+        return self.directories.expanded(self.values["cache"]["directory"])
 
     @property
     def global_root(self) -> Path:
         """Where definitions for all projects are."""
         given = self._text("registry", "global", "path")
         if not given:
-            return self.places.user / "registry"
-        return self.places.home / expand_home(given, self.places.home)
+            return self.directories.user / "registry"
+        return self.directories.home / expand_home(given, self.directories.home)
 
     def local_root(self, kind: str) -> Path:
         """Where the project's own agents or tools are."""
         given = self._text("registry", "local", f"{kind}s_path")
-        return self.places.expanded(given) if given else self.places.project / f"{kind}s"
+        return self.directories.expanded(given) if given else self.directories.project / f"{kind}s"
 
     def tier_enabled(self, tier: str) -> bool:
         """Whether definitions are looked for in a tier."""
@@ -104,7 +104,7 @@ class Configuration:
         """The values for a reader, without secrets."""
         values = self.values if include_defaults else self.chosen
         frame = {key: values.get(key, empty) for key, empty in _FRAME.items()}
-        environ = self.places.environ
+        environ = self.directories.environ
         named = {value for name, value in environ.items() if is_secret_name(name)}
         referred = {environ.get(registry.token_env or "", "") for registry in self.registries}
         return {
@@ -128,8 +128,8 @@ _FRAME: dict[str, Any] = {"registries": [], "cache": {}, "resolution": {}}
 class ConfigReader:
     """Reads the configuration anew whenever one of its files has changed."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, directories: Directories) -> None:
+        self._directories = directories
         self._lock = threading.Lock()
         self._last: Remembered[Configuration] = Remembered()
 
@@ -138,9 +138,9 @@ class ConfigReader:
 
         Raises `ForgeError` when FRACTARY_CONFIG names a file that is not there.
         """
-        paths = candidates(self._places)
+        paths = candidates(self._directories)
         with self._lock:
-            return self._last.get(lambda: _read(paths, self._places), *paths)
+            return self._last.get(lambda: _read(paths, self._directories), *paths)
 
     def strict(self) -> Configuration:
         """The configuration, or the error of the first file that cannot be read."""
@@ -175,16 +175,16 @@ def _at(values: object, parts: list[str]) -> tuple[object, bool]:
     return None, False
 
 
-def _read(paths: list[Path], places: Places) -> Configuration:
-    layers = [layer for path in paths if (layer := read_layer(path, places))]
-    if places.environ.get("FRACTARY_CONFIG") and not layers:
+def _read(paths: list[Path], directories: Directories) -> Configuration:
+    layers = [layer for path in paths if (layer := read_layer(path, directories))]
+    if directories.environ.get("FRACTARY_CONFIG") and not layers:
         raise ForgeError(
             "CONFIG_ERROR",
             f"{paths[0]}: FRACTARY_CONFIG names this file, which does not exist",
             details={"path": str(paths[0])},
             suggestions=["Create the file, or start the server without FRACTARY_CONFIG"],
         )
-    cache_directory = places.environ.get("FRACTARY_CACHE_DIR")
+    cache_directory = directories.environ.get("FRACTARY_CACHE_DIR")
     chosen: dict[str, Any] = {"cache": {"directory": cache_directory}} if cache_directory else {}
     sources = []
     for layer in layers:
@@ -194,9 +194,9 @@ def _read(paths: list[Path], places: Places) -> Configuration:
         chosen = merged
     if "registries" in chosen:
         chosen["registries"] = sorted(chosen["registries"], key=lambda entry: entry["priority"])
-    values = _merged(chosen, _defaults(chosen.get("registries", []), places))
+    values = _merged(chosen, _defaults(chosen.get("registries", []), directories))
     return Configuration(
-        places=places,
+        directories=directories,
         chosen=chosen,
         values=values,
         sources=tuple(sources),
@@ -227,13 +227,13 @@ def _merged(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def _defaults(registries: list[dict[str, Any]], places: Places) -> dict[str, object]:
+def _defaults(registries: list[dict[str, Any]], directories: Directories) -> dict[str, object]:
     has_stockyard = any(
         entry.get("type") == "stockyard" and entry.get("enabled", True) for entry in registries
     )
     return {
         "registries": [],
-        "cache": {"directory": str(places.user / "cache"), "ttl": DEFAULT_TTL_S},
+        "cache": {"directory": str(directories.user / "cache"), "ttl": DEFAULT_TTL_S},
         "resolution": {"local": True, "global": True, "stockyard": has_stockyard},
     }
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, read_mapping
-from fleet_agentpack.forge.places import Places
 from fleet_agentpack.kit.shapes import misfits, without
 
 OLD_STOCKYARD_URL = "https://stockyard.fractary.dev/manifest.json"
@@ -30,33 +30,33 @@ class ConfigLayer:
     problem: ForgeError | None = None
 
 
-def candidates(places: Places) -> list[Path]:
+def candidates(directories: Directories) -> list[Path]:
     """The files that may count, the one that wins first."""
-    given = places.environ.get("FRACTARY_CONFIG")
+    given = directories.environ.get("FRACTARY_CONFIG")
     if given:
-        return [places.expanded(given)]
+        return [directories.expanded(given)]
     found = [
-        places.project / "config.json",
-        places.project / "plugins/forge/config.json",
-        places.project / "config.yaml",
-        places.project / "forge/config.yaml",
-        places.project / "forge.config.json",
-        places.user / "config.json",
-        places.user / "config.yaml",
+        directories.project / "config.json",
+        directories.project / "plugins/forge/config.json",
+        directories.project / "config.yaml",
+        directories.project / "forge/config.yaml",
+        directories.project / "forge.config.json",
+        directories.user / "config.json",
+        directories.user / "config.yaml",
     ]
     return list(dict.fromkeys(found))
 
 
-def read_layer(path: Path, places: Places) -> ConfigLayer | None:
+def read_layer(path: Path, directories: Directories) -> ConfigLayer | None:
     """One file in the common shape, None when it is not there."""
-    shown = places.shown(path)
+    shown = directories.shown(path)
     try:
         data = read_mapping(path)
         if path.suffix in (".yaml", ".yml"):
             # `config.yaml` is shared with other products: only its `forge` section is ours.
-            shared = path in (places.project / "config.yaml", places.user / "config.yaml")
+            shared = path in (directories.project / "config.yaml", directories.user / "config.yaml")
             section = data.get("forge", {} if shared else data)
-            data = as_mapping(_expanded({} if section is None else section, places.environ))
+            data = as_mapping(_expanded({} if section is None else section, directories.environ))
     except FileNotFoundError:
         return None
     except UnparsableError as error:

@@ -1,4 +1,4 @@
-"""Creates what people start from: a configuration, an agent, a tool, a fork."""
+"""Writes new definitions: an agent, a tool, or a fork of one."""
 
 from __future__ import annotations
 
@@ -9,31 +9,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from fleet_agentpack.forge.command_results import Created
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import BODY_FIELD, Definition
 from fleet_agentpack.forge.definitions.inheritance import inherit
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.validation import validate
-from fleet_agentpack.forge.errors import ForgeError, run
+from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_kebab, parse_reference
-from fleet_agentpack.forge.writing import stamp, write_json, writing_below
-from fleet_agentpack.forge.written import Created, Initialised
+from fleet_agentpack.forge.writing import stamp, writing_below
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.results import jsonable
 
 Format = Literal["md", "yaml"]
-STARTING_CONFIGURATION: dict[str, Any] = {
-    "registries": [],
-    "cache": {"ttl": 3600},
-    "resolution": {"local": True, "global": True, "stockyard": False},
-    "install": {
-        "default_scope": "local",
-        "verify_checksums": True,
-        "auto_install_dependencies": True,
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -71,25 +61,6 @@ class Draft:
             "tools": list(self.tools),
             "system_prompt": self.prompt or f"You are {self.name}. {self.description}",
         }
-
-
-def initialise(configuration: Configuration, *, for_user: bool) -> Initialised:
-    """Make a configuration and the directories beside it. Raises `ForgeError` if there is one."""
-    places = configuration.places
-    root = places.user if for_user else places.project
-    path = root / "config.json"
-    with writing_below(root):
-        if path.exists():
-            raise ForgeError.conflict(
-                f"{places.shown(path)} is already there; nothing was changed",
-                run("See what it says: {}", "config", "show"),
-            )
-        base = configuration.global_root if for_user else root
-        folders = [base / "agents", base / "tools"]
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, STARTING_CONFIGURATION)
-    return Initialised(tuple(places.shown(each) for each in (path, *folders)))
 
 
 class Author:
@@ -150,16 +121,16 @@ class Author:
 
     def _write(self, kind: Kind, name: str, path: Path, text: str) -> str:
         """Write a file that is not there yet; says which."""
-        places = self._configuration.places
-        with writing_below(places.project):
+        directories = self._configuration.directories
+        with writing_below(directories.project):
             taken = self._resolver.find_local(kind, name)
             if taken is not None or path.exists():
                 raise ForgeError.conflict(
-                    f"{places.shown(taken or path)} is already there; nothing was written",
+                    f"{directories.shown(taken or path)} is already there; nothing was written",
                     "Choose another name",
                 )
             write_atomic(path, text, durable=True)
-        return places.shown(path)
+        return directories.shown(path)
 
     def _check(self, kind: Kind, name: str, file_name: str, text: str) -> None:
         """Validate the new text where nobody sees it, before anything is written."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from fleet_agentpack.forge.command_results import LockCheck, Locked, LockProblem
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import Definition
 from fleet_agentpack.forge.definitions.inheritance import inherit, requirements
@@ -18,7 +19,6 @@ from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.writing import stamp, write_json, writing_below
-from fleet_agentpack.forge.written import LockCheck, Locked, LockProblem
 from fleet_agentpack.kit.files import UnreadableError, read_text
 
 FORMAT = 1
@@ -42,17 +42,17 @@ class Lockfile:
     def __init__(self, configuration: Configuration, resolver: Resolver) -> None:
         self._configuration = configuration
         self._resolver = resolver
-        self.path = configuration.places.project / "plugins/forge/lockfile.json"
+        self.path = configuration.directories.project / "plugins/forge/lockfile.json"
 
     def write(self, now: datetime, *, force: bool = False) -> Locked:
         """Pin what the project uses. Raises `ForgeError`, with nothing written."""
-        with writing_below(self._configuration.places.project):
+        with writing_below(self._configuration.directories.project):
             if not force:
                 self._read()
             pinned = self._pinned()
             write_json(self.path, {"version": FORMAT, "generated": stamp(now), **pinned.value})
         return Locked(
-            path=self._configuration.places.shown(self.path),
+            path=self._configuration.directories.shown(self.path),
             agents=len(pinned.value["agents"]),
             tools=len(pinned.value["tools"]),
             warnings=noted(self._configuration.warnings, pinned.warnings),
@@ -63,7 +63,7 @@ class Lockfile:
         pins = self._read()
         if pins is None:
             raise ForgeError.config(
-                self._configuration.places.shown(self.path),
+                self._configuration.directories.shown(self.path),
                 "there is no lockfile; write one: fleet-agentpack forge lock",
             )
         problems: list[LockProblem] = []
@@ -159,14 +159,14 @@ class Lockfile:
                 for name, wanted in (named.items() if isinstance(named, dict) else ())
                 if is_usable_name(name, kind)
             ]
-        folder = self._configuration.places.project / "workflows"
+        folder = self._configuration.directories.project / "workflows"
         for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
             if path.suffix not in (".yaml", ".yml", ".json") or not path.is_file():
                 continue
             try:
                 text = read_text(path, MAX_WORKFLOW_BYTES)
             except (UnreadableError, FileNotFoundError) as error:
-                warnings.append(f"{self._configuration.places.shown(path)}: {error}")
+                warnings.append(f"{self._configuration.directories.shown(path)}: {error}")
                 continue
             agents = _AGENT_IN_WORKFLOW.findall(text)
             used += [("agent", Reference(name.rstrip(":"))) for name in agents]

@@ -87,8 +87,8 @@ class Resolver:
     def _find_folders(self, kind: Kind, tier: Source) -> Iterator[DefinitionFolder]:
         configuration = self._configuration
         if tier == "local":
-            root, base = configuration.local_root(kind), configuration.places.project
-            within = configuration.places.cwd
+            root, base = configuration.local_root(kind), configuration.directories.project
+            within = configuration.directories.cwd
         else:
             base = within = configuration.global_root
             root = base / f"{kind}s"
@@ -253,7 +253,7 @@ class Resolver:
             name=file.name,
             version=file.version or version_of(data),
             source=file.folder.source,
-            path=self._configuration.places.shown(file.path),
+            path=self._configuration.directories.shown(file.path),
             data=data,
             file=file.path,
         )
@@ -303,7 +303,7 @@ class Resolver:
         return ForgeError.definition_missing(kind, reference.name, searched=tiers, **details)
 
     def _broken(self, path: Path, problem: str) -> str:
-        return f"{self._configuration.places.shown(path)}: {problem}"
+        return f"{self._configuration.directories.shown(path)}: {problem}"
 
 
 def _follows(one: IndexedDefinition, other: IndexedDefinition) -> bool:

@@ -8,39 +8,37 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from fleet_agentpack.forge.parsing import type_name
-
-Path = tuple[str | int, ...]
+from fleet_agentpack.forge.parsing import KeyPath, type_name
 
 
 @dataclass(frozen=True)
 class Fault:
     """One thing wrong at one place of a definition."""
 
-    path: Path
+    path: KeyPath
     message: str
 
 
-Check = Callable[[Any, Path], Iterator[Fault]]
+Rule = Callable[[Any, KeyPath], Iterator[Fault]]
 
 
 @dataclass(frozen=True)
 class Field:
     """What a field must be, and whether it must be there."""
 
-    check: Check
+    check: Rule
     required: bool = True
 
 
-def optional(check: Check) -> Field:
+def optional(check: Rule) -> Field:
     """A field that may be missing."""
     return Field(check, required=False)
 
 
-def typed(kind: type, name: str) -> Check:
+def typed(kind: type, name: str) -> Rule:
     """A value of one JSON type."""
 
-    def check(value: Any, path: Path) -> Iterator[Fault]:
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             yield Fault(path, f"expected {name}, received {type_name(value)}")
 
@@ -53,16 +51,16 @@ mapping = typed(dict, "object")
 array = typed(list, "array")
 
 
-def anything(_: Any, __: Path) -> Iterator[Fault]:
+def anything(_: Any, __: KeyPath) -> Iterator[Fault]:
     """A value of any kind."""
     yield from ()
 
 
-def matching(pattern: str, hint: str) -> Check:
+def matching(pattern: str, hint: str) -> Rule:
     """Text of a certain form."""
     compiled = re.compile(pattern, re.ASCII)
 
-    def check(value: Any, path: Path) -> Iterator[Fault]:
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if not isinstance(value, str):
             yield from text(value, path)
         elif not compiled.fullmatch(value):
@@ -71,11 +69,11 @@ def matching(pattern: str, hint: str) -> Check:
     return check
 
 
-def one_of(*values: str) -> Check:
+def one_of(*values: str) -> Rule:
     """One of some texts."""
     listed = " | ".join(values)
 
-    def check(value: Any, path: Path) -> Iterator[Fault]:
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if value not in values or not isinstance(value, str):
             received = repr(value)[:40] if isinstance(value, str) else type_name(value)
             yield Fault(path, f"expected {listed}, received {received}")
@@ -83,10 +81,10 @@ def one_of(*values: str) -> Check:
     return check
 
 
-def number(low: float | None = None, high: float | None = None) -> Check:
+def number(low: float | None = None, high: float | None = None) -> Rule:
     """A number within bounds, both included."""
 
-    def check(value: Any, path: Path) -> Iterator[Fault]:
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if isinstance(value, bool) or not isinstance(value, int | float):
             yield Fault(path, f"expected number, received {type_name(value)}")
         elif low is not None and not value >= low:
@@ -97,10 +95,10 @@ def number(low: float | None = None, high: float | None = None) -> Check:
     return check
 
 
-def list_of(item: Check) -> Check:
+def list_of(item: Rule) -> Rule:
     """A list whose items all pass a check."""
 
-    def check(value: Any, path: Path) -> Iterator[Fault]:
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if not isinstance(value, list):
             yield from array(value, path)
             return
@@ -110,10 +108,10 @@ def list_of(item: Check) -> Check:
     return check
 
 
-def map_of(item: Check) -> Check:
+def map_of(item: Rule) -> Rule:
     """An object whose values all pass a check."""
 
-    def check(value: Any, path: Path) -> Iterator[Fault]:
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if not isinstance(value, dict):
             yield from mapping(value, path)
             return
@@ -123,10 +121,10 @@ def map_of(item: Check) -> Check:
     return check
 
 
-def record(fields: Mapping[str, Field]) -> Check:
+def record(fields: Mapping[str, Field]) -> Rule:
     """An object with these fields; others are not looked at."""
 
-    def check(value: Any, path: Path) -> Iterator[Fault]:
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if not isinstance(value, dict):
             yield from mapping(value, path)
             return
@@ -139,10 +137,10 @@ def record(fields: Mapping[str, Field]) -> Check:
     return check
 
 
-def variant(tag: str, kinds: Mapping[str, Check]) -> Check:
+def variant(tag: str, kinds: Mapping[str, Rule]) -> Rule:
     """An object whose `tag` decides how the rest looks."""
 
-    def check(value: Any, path: Path) -> Iterator[Fault]:
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if not isinstance(value, dict):
             yield from mapping(value, path)
         elif value.get(tag) is None:
@@ -155,7 +153,7 @@ def variant(tag: str, kinds: Mapping[str, Check]) -> Check:
     return check
 
 
-def _url(value: Any, path: Path) -> Iterator[Fault]:
+def _url(value: Any, path: KeyPath) -> Iterator[Fault]:
     if not isinstance(value, str):
         yield from text(value, path)
         return
@@ -167,11 +165,11 @@ def _url(value: Any, path: Path) -> Iterator[Fault]:
         yield Fault(path, "not a URL")
 
 
-def _parameter(value: Any, path: Path) -> Iterator[Fault]:
+def _parameter(value: Any, path: KeyPath) -> Iterator[Fault]:
     yield from _PARAMETER(value, path)
 
 
-def _custom_tool(value: Any, path: Path) -> Iterator[Fault]:
+def _custom_tool(value: Any, path: KeyPath) -> Iterator[Fault]:
     yield from TOOL(value, path)
 
 
@@ -237,7 +235,7 @@ _CACHE_SOURCE = record(
 TOOL_FIELDS = {
     "name": Field(matching(r"[a-zA-Z0-9\-_]+", "only letters, digits, `-` and `_` are allowed")),
     "type": Field(one_of("tool")),
-    "description": optional(text),  # missing is a warning: the seed's own example is valid
+    "description": optional(text),  # missing is a warning: the contract's own example is valid
     "version": _VERSION,
     "tags": Field(_STRINGS),
     "parameters": Field(map_of(_parameter)),

@@ -33,7 +33,7 @@ MOST_METADATA = 100
 
 
 @dataclass(frozen=True)
-class Answer:
+class StockyardAnswer:
     """What the stockyard says to one question: nothing where it has nothing."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Stockyard:
     def _shown(self, path: str) -> str:
         return masked_url(self._absolute(path))
 
-    def _ask(self, paths: Sequence[str]) -> list[Answer]:
+    def _ask(self, paths: Sequence[str]) -> list[StockyardAnswer]:
         """Answers from the cache while they are fresh, else from the network."""
         urls = [self._absolute(path) for path in paths]
         kept = {url: self._cache.manifest(_key(self._registry, url), url) for url in urls}
@@ -150,24 +150,26 @@ class Stockyard:
         stale = [url for url, entry in kept.items() if entry is None or not entry.is_fresh(now)]
         headers = self._credentials.headers(self._registry, self._registry.url) if stale else {}
         fetched = self._transport.fetch_all([Request(url, headers) for url in stale])
-        answers = {url: Answer(entry.manifest) for url, entry in kept.items() if entry}
+        answers = {url: StockyardAnswer(entry.manifest) for url, entry in kept.items() if entry}
         for url, body in zip(stale, fetched, strict=True):
-            answers[url] = self._settled(url, body, answers.get(url, Answer()))
+            answers[url] = self._settled(url, body, answers.get(url, StockyardAnswer()))
         return [answers[url] for url in urls]
 
-    def _settled(self, url: str, body: bytes | ForgeError, before: Answer) -> Answer:
+    def _settled(
+        self, url: str, body: bytes | ForgeError, before: StockyardAnswer
+    ) -> StockyardAnswer:
         """The answer that counts: the new one, else the one before with the reason."""
         if isinstance(body, ForgeError):
             missing = body.details.get("status") == 404
-            return Answer() if missing else Answer(before.data, body)
+            return StockyardAnswer() if missing else StockyardAnswer(before.data, body)
         try:
             data = as_mapping(parse_json(body.decode("utf-8-sig")))
         except (UnicodeDecodeError, UnparsableError):
             shown = masked_url(url)
             message = f"{shown} did not answer with a JSON object"
-            return Answer(before.data, ForgeError.network(message, url=shown))
+            return StockyardAnswer(before.data, ForgeError.network(message, url=shown))
         self._cache.keep_manifest(_key(self._registry, url), url, data, self._registry.cache_ttl_s)
-        return Answer(data)
+        return StockyardAnswer(data)
 
 
 def _search_path(kind: Kind, page: int) -> str:

@@ -23,7 +23,7 @@ from fleet_agentpack.forge.definitions.inheritance import (
 )
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.names import Kind, is_kebab, parse_reference
-from fleet_agentpack.forge.parsing import UnparsableError
+from fleet_agentpack.forge.parsing import KeyPath, UnparsableError
 from fleet_agentpack.forge.results import Issue, Validation
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.yaml12 import Document
@@ -39,7 +39,7 @@ _SOURCE_FIELD = {"file": "path", "glob": "pattern", "inline": "content", "codex"
 class Advice:
     """Something better done otherwise; `binding` advice is an error in strict mode."""
 
-    path: schema.Path
+    path: KeyPath
     message: str
     binding: bool = False
 
@@ -92,7 +92,7 @@ def _issues(
     return tuple(issues)
 
 
-def _line(path: schema.Path, document: Document) -> str:
+def _line(path: KeyPath, document: Document) -> str:
     """The line of a place, or of the nearest place around it."""
     around = (path[:length] for length in range(len(path), 0, -1))
     known = next((place for place in around if place in document.lines), None)
@@ -122,7 +122,7 @@ def _field_advice(kind: Kind, data: dict[str, Any]) -> Iterator[Advice]:
         yield from _parameter_advice(data.get("parameters"), ("parameters",))
 
 
-def _parameter_advice(parameters: Any, path: schema.Path) -> Iterator[Advice]:
+def _parameter_advice(parameters: Any, path: KeyPath) -> Iterator[Advice]:
     for name, parameter in parameters.items() if isinstance(parameters, dict) else ():
         if not isinstance(parameter, dict):
             continue
@@ -156,7 +156,7 @@ def _cache_advice(data: dict[str, Any]) -> Iterator[Advice]:
         needed = _SOURCE_FIELD.get(kind) if isinstance(kind, str) else None
         if needed is None:
             continue
-        place: schema.Path = ("caching", "cache_sources", index, needed)
+        place: KeyPath = ("caching", "cache_sources", index, needed)
         value = source.get(needed)
         if not value:
             yield Advice(place, f"A {kind} source needs `{needed}`", binding=True)

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from fleet_agentpack.forge.command_results import MergeConflict
 from fleet_agentpack.forge.forks.line_merge import merged_text
+from fleet_agentpack.forge.parsing import KeyPath
 from fleet_agentpack.forge.results import Difference
-from fleet_agentpack.forge.written import MergeConflict
 from fleet_agentpack.kit import yaml12
-
-Path = tuple[str | int, ...]
 
 # What always differs between a fork and its upstream says nothing about either.
 NOT_COMPARED = ("name", "fork_of", "fork")
@@ -30,7 +29,7 @@ MISSING: Final = _Missing.MISSING
 class Edit:
     """A value to put at a path, or `MISSING` to take it away."""
 
-    path: Path
+    path: KeyPath
     value: Any
 
 
@@ -38,7 +37,7 @@ class Edit:
 class Conflict:
     """A path that both sides changed, each in its own way."""
 
-    path: Path
+    path: KeyPath
     base: Any
     local: Any
     upstream: Any
@@ -77,7 +76,7 @@ def unified(
     return "".join(difflib.unified_diff(before, after, *labels))
 
 
-def three_way(base: Any, local: Any, upstream: Any, path: Path = ()) -> list[Edit | Conflict]:
+def three_way(base: Any, local: Any, upstream: Any, path: KeyPath = ()) -> list[Edit | Conflict]:
     """What has to happen to `local` so that it also has upstream's changes since `base`.
 
     Texts of several lines are merged by line. Lists count as one value: half of each would be
@@ -112,7 +111,7 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """A path as text."""
     return ".".join(str(part) for part in path)
 
@@ -125,7 +124,7 @@ def _change_type(before: object, after: object) -> Literal["added", "removed", "
     return "added" if before is MISSING else "removed" if after is MISSING else "modified"
 
 
-def _leaves(value: object, path: Path = ()) -> list[tuple[Path, object]]:
+def _leaves(value: object, path: KeyPath = ()) -> list[tuple[KeyPath, object]]:
     if isinstance(value, Mapping) and (value or not path):
         return [leaf for key, item in value.items() for leaf in _leaves(item, (*path, str(key)))]
     if isinstance(value, list) and value:

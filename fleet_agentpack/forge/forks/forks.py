@@ -203,7 +203,7 @@ class Forks:
                 for found in indexed.value:
                     path, record = found.file.path, found.summary.fork
                     if record and (each, found.name) not in forks:
-                        shown = self._configuration.places.shown(path)
+                        shown = self._configuration.directories.shown(path)
                         version = found.summary.version
                         fork = Fork(each, found.name, version, path, shown, record)
                         forks[each, found.name] = fork

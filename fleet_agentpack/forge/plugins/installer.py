@@ -11,6 +11,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from fleet_agentpack.forge.command_results import (
+    Installation,
+    PluginUpdate,
+    PluginVersion,
+    Removal,
+    Updates,
+)
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, call, run
 from fleet_agentpack.forge.forks.forks import is_breaking
@@ -22,13 +29,6 @@ from fleet_agentpack.forge.plugins.plugins import InstalledPlugin, InstalledPlug
 from fleet_agentpack.forge.plugins.swapping import clear_stages, new_stage, put_in_place, recover
 from fleet_agentpack.forge.registries.client import Offer, RegistryClient, checksum_of, safe_url
 from fleet_agentpack.forge.writing import write_json, writing_below
-from fleet_agentpack.forge.written import (
-    Installation,
-    PluginUpdate,
-    PluginVersion,
-    Removal,
-    Updates,
-)
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from fleet_agentpack.kit.semver import is_newer
 
@@ -48,7 +48,7 @@ ENDINGS = {
 
 
 @dataclass(frozen=True)
-class Component:
+class ListedComponent:
     """One component as a manifest lists it, not yet checked."""
 
     kind: str
@@ -273,7 +273,7 @@ class Installer:
                 clear_stages(base)
 
 
-def _components(manifest: Mapping[str, Any]) -> Iterator[Component]:
+def _components(manifest: Mapping[str, Any]) -> Iterator[ListedComponent]:
     inner = manifest.get("components")
     table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
     for kind in ENDINGS:
@@ -281,7 +281,9 @@ def _components(manifest: Mapping[str, Any]) -> Iterator[Component]:
         for item in items if isinstance(items, list) else ():
             fields = item if isinstance(item, Mapping) else {"name": item}
             source = fields.get("source") or fields.get("url") or fields.get("file")
-            yield Component(kind, fields.get("name"), source, checksum_of(fields.get("checksum")))
+            yield ListedComponent(
+                kind, fields.get("name"), source, checksum_of(fields.get("checksum"))
+            )
 
 
 def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[PluginFile]:

@@ -97,7 +97,7 @@ class Plugins:
     def base(self, scope: Scope) -> Path:
         """The directory that a scope's plugins are in."""
         configuration = self._configuration
-        root = configuration.places.project if scope == "local" else configuration.global_root
+        root = configuration.directories.project if scope == "local" else configuration.global_root
         return root / "plugins"
 
     def installed(self, scope: str = "all") -> InstalledPlugins:
@@ -113,7 +113,7 @@ class Plugins:
                 except FileNotFoundError:
                     continue
                 except UnparsableError as error:
-                    shown = self._configuration.places.shown(path or folder)
+                    shown = self._configuration.directories.shown(path or folder)
                     broken.setdefault(folder_name, f"{shown}: {error}")
                     continue
                 name = manifest.get("name")
@@ -251,7 +251,7 @@ class Plugins:
             name=plugin.name,
             version=plugin.version,
             scope=plugin.scope,
-            path=self._configuration.places.shown(plugin.folder),
+            path=self._configuration.directories.shown(plugin.folder),
             hasUpdate=UNKNOWN if latest is None else is_newer(latest, plugin.version),
             latestVersion=latest or UNKNOWN,
         )
@@ -268,7 +268,7 @@ class Plugins:
         return replace(found, installed=self._installed_copy(own))
 
     def _installed_copy(self, plugin: InstalledPlugin) -> InstalledCopy:
-        shown = self._configuration.places.shown(plugin.folder)
+        shown = self._configuration.directories.shown(plugin.folder)
         return InstalledCopy(plugin.scope, shown, plugin.version)
 
 

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
-from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.results import (
     CacheCleared,
     CacheStats,
@@ -58,10 +58,10 @@ class Cache:
     """Reads, writes, counts and clears what is below one directory."""
 
     def __init__(
-        self, directory: Path, places: Places, clock: Callable[[], float] = time.time
+        self, directory: Path, directories: Directories, clock: Callable[[], float] = time.time
     ) -> None:
         self.directory = directory
-        self._places = places
+        self._directories = directories
         self._clock = clock
 
     def manifest(self, name: str, url: str) -> CachedManifest | None:
@@ -151,7 +151,7 @@ class Cache:
 
     def _refuse_shared_directory(self) -> None:
         """A home or a project has a `downloads` of its own, which is not ours to clear."""
-        for shared in (self._places.home, self._places.cwd):
+        for shared in (self._directories.home, self._directories.cwd):
             if is_inside(shared, self.directory):
                 raise ForgeError(
                     "CONFIG_ERROR",

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.config.configuration import Registry
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.places import Places, refuse_unwritable
 from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.http import is_same_origin
@@ -109,13 +109,13 @@ NO_LOGIN = StoredLogin()
 class Credentials:
     """The logins of this user and the tokens in the environment."""
 
-    places: Places
+    directories: Directories
     vault: Vault
 
     @property
     def path(self) -> Path:
         """The file of logins, shared with the original program."""
-        return self.places.user / "auth/credentials.json"
+        return self.directories.user / "auth/credentials.json"
 
     def is_authenticated(self, registry: Registry) -> bool:
         """Whether requests to a registry would carry a credential; asks no keyring."""
@@ -160,7 +160,7 @@ class Credentials:
 
     def _from_environment(self, registry: Registry) -> Secret | None:
         """A token meant for this registry, else, unless somebody logged in, one for any."""
-        environ, is_stockyard = self.places.environ, registry.kind == "stockyard"
+        environ, is_stockyard = self.directories.environ, registry.kind == "stockyard"
         if registry.token_env and environ.get(registry.token_env):
             return Secret(environ[registry.token_env])
         if self._login(registry.name).is_usable:
@@ -172,7 +172,7 @@ class Credentials:
 
     def _stockyard_file(self) -> Secret | None:
         try:
-            section = read_mapping(self.places.user / "config/forge.json").get("stockyard")
+            section = read_mapping(self.directories.user / "config/forge.json").get("stockyard")
         except (FileNotFoundError, UnparsableError):
             return None
         token = section.get("token") if isinstance(section, Mapping) else None
@@ -204,7 +204,7 @@ class Credentials:
                 data["updated_at"] = moment
                 write_atomic(self.path, json.dumps(data, indent=2) + "\n", mode=0o600, durable=True)
         except OSError as error:
-            raise refuse_unwritable(self.path, error) from error
+            raise ForgeError.unwritable(self.path, error) from error
 
     def _file(self, moment: str) -> dict[str, Any]:
         try:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from fleet_agentpack.forge.command_results import Merge
 from fleet_agentpack.forge.definitions.definition import Definition, read_data
 from fleet_agentpack.forge.definitions.inheritance import inherit
 from fleet_agentpack.forge.definitions.resolver import Resolver
@@ -20,12 +21,10 @@ from fleet_agentpack.forge.forks.changes import (
     dotted,
     three_way,
 )
-from fleet_agentpack.forge.forks.editing import edited
+from fleet_agentpack.forge.forks.file_edits import edited
 from fleet_agentpack.forge.forks.forks import Fork, Forks
 from fleet_agentpack.forge.loaded import Loaded, Warnings
-from fleet_agentpack.forge.places import refuse_unwritable
 from fleet_agentpack.forge.writing import stamp, write_text, writing_below
-from fleet_agentpack.forge.written import Merge
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable
 from fleet_agentpack.kit.semver import is_newer
 
@@ -145,7 +144,7 @@ def write_merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
     try:
         write_text(plan.fork.path, text)
     except OSError as error:
-        raise refuse_unwritable(plan.fork.path, error) from error
+        raise ForgeError.unwritable(plan.fork.path, error) from error
 
 
 def _record(plan: MergePlan, now: datetime) -> list[Edit]:

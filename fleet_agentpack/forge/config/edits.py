@@ -1,4 +1,4 @@
-"""Adds registries to a configuration file and takes them out, leaving the rest as it is."""
+"""Writes configuration files: a first one, and registries in or out of one that is there."""
 
 from __future__ import annotations
 
@@ -6,21 +6,52 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from fleet_agentpack.forge.command_results import Initialised, RegistryChange
+from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.config.files import DEFAULT_PRIORITY, is_registry_url
 from fleet_agentpack.forge.config.masking import is_secret_name
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError, run
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.writing import write_json, writing_below
-from fleet_agentpack.forge.written import RegistryChange
 from fleet_agentpack.kit.proxies import is_loopback
+
+STARTING_CONFIGURATION: dict[str, object] = {
+    "registries": [],
+    "cache": {"ttl": 3600},
+    "resolution": {"local": True, "global": True, "stockyard": False},
+    "install": {
+        "default_scope": "local",
+        "verify_checksums": True,
+        "auto_install_dependencies": True,
+    },
+}
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 
 
+def initialise(configuration: Configuration, *, for_user: bool) -> Initialised:
+    """Make a configuration and the directories beside it. Raises `ForgeError` if there is one."""
+    directories = configuration.directories
+    root = directories.user if for_user else directories.project
+    path = root / "config.json"
+    with writing_below(root):
+        if path.exists():
+            raise ForgeError.conflict(
+                f"{directories.shown(path)} is already there; nothing was changed",
+                run("See what it says: {}", "config", "show"),
+            )
+        base = configuration.global_root if for_user else root
+        folders = [base / "agents", base / "tools"]
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, STARTING_CONFIGURATION)
+    return Initialised(tuple(directories.shown(each) for each in (path, *folders)))
+
+
 def add_registry(
-    places: Places,
+    directories: Directories,
     name: str,
     url: str,
     *,
@@ -42,12 +73,12 @@ def add_registry(
             "the token is given by the name of a variable, such as MY_TOKEN",
             run("Or keep it outside of files: {}", "login", name),
         )
-    path = _file(places, for_user=for_user)
+    path = _file(directories, for_user=for_user)
     with writing_below(path.parent):
         data, registries = _read(path)
         if any(isinstance(each, dict) and each.get("name") == name for each in registries):
             raise ForgeError.conflict(
-                f"{places.shown(path)} has a registry {name} already",
+                f"{directories.shown(path)} has a registry {name} already",
                 run("Remove it first: {}", "registry", "remove", name),
             )
         entry: dict[str, object] = {
@@ -60,12 +91,14 @@ def add_registry(
         if token_env:
             entry["auth"] = {"type": "bearer", "token_env": token_env}
         write_json(path, {**data, "registries": [*registries, entry]})
-    return RegistryChange(name, places.shown(path))
+    return RegistryChange(name, directories.shown(path))
 
 
-def remove_registry(places: Places, name: str, *, for_user: bool = False) -> RegistryChange:
+def remove_registry(
+    directories: Directories, name: str, *, for_user: bool = False
+) -> RegistryChange:
     """Take a registry out of the project's or the user's file. Raises `ForgeError`."""
-    path = _file(places, for_user=for_user)
+    path = _file(directories, for_user=for_user)
     with writing_below(path.parent):
         data, registries = _read(path)
         kept = [
@@ -74,19 +107,19 @@ def remove_registry(places: Places, name: str, *, for_user: bool = False) -> Reg
         if len(kept) == len(registries):
             raise ForgeError(
                 "CONFIG_ERROR",
-                f"{places.shown(path)} has no registry {name[:80]!r}",
+                f"{directories.shown(path)} has no registry {name[:80]!r}",
                 details={"path": str(path), "name": name[:80]},
                 suggestions=[run("See them all: {}", "registry", "list")],
             )
         write_json(path, {**data, "registries": kept})
-    return RegistryChange(name, places.shown(path))
+    return RegistryChange(name, directories.shown(path))
 
 
-def _file(places: Places, *, for_user: bool) -> Path:
-    given = places.environ.get("FRACTARY_CONFIG")
-    path = places.expanded(given) if given else None
+def _file(directories: Directories, *, for_user: bool) -> Path:
+    given = directories.environ.get("FRACTARY_CONFIG")
+    path = directories.expanded(given) if given else None
     if path is None:
-        path = (places.user if for_user else places.project) / "config.json"
+        path = (directories.user if for_user else directories.project) / "config.json"
     if path.suffix != ".json":
         raise ForgeError.config(path, "registries are added to JSON files only; edit it by hand")
     return path

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.kit.paths import expand_home
 
 
 @dataclass(frozen=True)
-class Places:
+class Directories:
     """The working directory, the home and the environment that a service was started with."""
 
     cwd: Path
@@ -38,12 +37,3 @@ class Places:
     def expanded(self, text: str) -> Path:
         """A configured path: `~` is the home, anything relative starts at the project."""
         return self.cwd / expand_home(text, self.home)
-
-
-def refuse_unwritable(path: Path, error: OSError) -> ForgeError:
-    """The error for a file that could not be written."""
-    return ForgeError.denied(
-        f"cannot write {path}: {error.strerror or 'refused'}",
-        "Check the permissions of the directory",
-        path=str(path),
-    )
