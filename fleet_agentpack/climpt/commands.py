@@ -115,7 +115,7 @@ def _show_matches(found: list[Match], paint: Paint) -> Iterator[Line]:
     if rows:
         yield Table(["score", "command", "description"], rows, wrap=True)
     else:
-        yield "No command shares a word with that; try other words."
+        yield "No command matches; try other words."
 
 
 def _show_description(found: Description, paint: Paint) -> Iterator[Line]:

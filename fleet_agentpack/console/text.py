@@ -16,7 +16,7 @@ _CODES = {
     "blue": "34",
     "cyan": "36",
 }
-# Control characters, and those that turn the direction or break the line of the text around them.
+# Control characters, and those that change the direction of text or break its lines.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 

@@ -11,6 +11,7 @@ import pytest
 from fleet_agentpack.deploy import hashes
 from fleet_agentpack.deploy.hashes import HashCache, hash_file
 from fleet_agentpack.deploy.model import FileState
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit import stamps
 from tests.deploy.lab import Lab
 
@@ -142,8 +143,6 @@ def test_edits_are_seen_between_two_calls_of_one_process(lab_root: Path) -> None
     lab = Lab(lab_root, git=False)
     lab.furnish()
     service = lab.service()
-    from fleet_agentpack.deploy.workspace import Request
-
     service.deploy(Request())
     path = lab.user / ".codex/prompts/hello.md"
     for number in range(20):
@@ -161,8 +160,6 @@ def test_new_and_vanished_files_are_seen_between_two_calls(lab_root: Path) -> No
     lab = Lab(lab_root, git=False)
     lab.furnish()
     service = lab.service()
-    from fleet_agentpack.deploy.workspace import Request
-
     service.deploy(Request())
     settle(lab_root)
     assert service.status(Request()).data.drift == []
