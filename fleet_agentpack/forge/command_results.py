@@ -108,7 +108,7 @@ class MergeConflict:
 
 @dataclass(frozen=True)
 class Merge:
-    """What merging upstream into a fork changes; `merged` tells whether it was written."""
+    """What merging upstream into a fork changes; `merged` is whether it was written."""
 
     name: str
     type: Kind
@@ -144,7 +144,7 @@ class LockProblem:
 
 @dataclass(frozen=True)
 class LockCheck:
-    """Whether everything is as the lockfile says."""
+    """Whether everything matches the lockfile."""
 
     valid: bool
     problems: tuple[LockProblem, ...]

@@ -151,7 +151,7 @@ class ForgeService:
         """Validate a definition by path or by name. Raises `ForgeError` when there is none."""
         if (path is None) == (name is None):
             raise ForgeError.invalid(
-                "give either `path` or `name`" + ("" if path is None else ", not both of them"),
+                "give either `path` or `name`" + ("" if path is None else ", not both"),
                 call(f"{kind}_list", "List the names: {}"),
             )
         workspace = self.workspace()
@@ -244,7 +244,7 @@ class ForgeService:
         """Empty the cache, or what is older than some days. Raises `ForgeError`."""
         if older_than is not None and older_than < 0:
             raise ForgeError.invalid(
-                "olderThan is a number of days, 0 or more",
+                "olderThan must be a number of days, 0 or more",
                 call("cache_stats", "Leave it out to clear everything, or see the ages: {}"),
                 olderThan=older_than,
             )
@@ -307,7 +307,7 @@ class ForgeService:
             ) from error
         if not allowed:
             raise ForgeError.denied(
-                "`path` leads out of the working directory and of ~/.fractary",
+                "`path` is outside the working directory and ~/.fractary",
                 run(
                     "Start the server in the directory of the file, or use: {}",
                     f"{kind}-validate",
@@ -323,7 +323,7 @@ def _named_file(resolver: Resolver, kind: Kind, name: str) -> Path:
     file = resolver.nearest_file(kind, reference) or resolver.resolve(kind, reference).value.file
     if file is None:
         raise ForgeError.invalid(
-            f"{name} is only in the stockyard; what is validated is a file",
+            f"{name} is only in the stockyard; only files can be validated",
             "Copy the definition into the project first",
             name=name,
         )
@@ -337,13 +337,13 @@ def _set_log_level(name: str) -> None:
     logger.setLevel(logging.NOTSET if level is None else level)
     if name and level is None:
         known = ", ".join(LOG_LEVELS)
-        logger.warning("FRACTARY_LOG_LEVEL is none of %s and is ignored", known)
+        logger.warning("FRACTARY_LOG_LEVEL is ignored: it must be one of %s", known)
 
 
 def _no_file(kind: Kind, path: str) -> ForgeError:
     return ForgeError(
         "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
-        f"There is no {kind} definition at {path[:200]}",
+        f"No {kind} definition at {path[:200]}",
         details={"path": path[:200]},
         suggestions=[list_all(kind)],
     )

@@ -32,7 +32,9 @@ def names(forge: ForgeService) -> list[str]:
     return [each.name for each in forge.registry_list().registries]
 
 
-def test_a_fresh_machine_has_exactly_the_seed_defaults(forge: ForgeService, home: Path) -> None:
+def test_a_fresh_machine_has_exactly_the_contracts_defaults(
+    forge: ForgeService, home: Path
+) -> None:
     result = forge.config_show()
     cache = {"directory": str(home / ".fractary/cache"), "ttl": 3600}
     assert jsonable(result) == {"config": {**DEFAULTS, "cache": cache}, "sources": []}

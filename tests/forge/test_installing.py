@@ -325,7 +325,7 @@ def test_an_update_that_fails_names_those_before_it(
     forge: ForgeService, newer: Site, work: Path
 ) -> None:
     (work / ".fractary/plugins/@acme/worker/agents/worker.yaml").write_text("mine")
-    with pytest.raises(ForgeError, match="updated before that: @acme/base") as caught:
+    with pytest.raises(ForgeError, match="already updated: @acme/base") as caught:
         installer(forge).update([], breaking=True)
     assert caught.value.code == "CONFLICT_ERROR"
     assert caught.value.details["updated"][0]["to"] == "2.0.0"
@@ -342,7 +342,9 @@ def test_one_version_has_to_do_for_all(
         site.put_plugin(plugin_manifest("@a/z", "2.0.0")),
     ]
     configure({"name": "r", "url": site.put_registry(*entries)})
-    with pytest.raises(ForgeError, match=r"@a/y needs @a/z@\^2.0.0, while 1.0.0") as caught:
+    with pytest.raises(
+        ForgeError, match=r"@a/y needs @a/z@\^2.0.0, but another plugin needs 1.0.0"
+    ) as caught:
         install(forge, "@a/x")
     assert caught.value.code == "DEPENDENCY_ERROR"
     assert not (work / ".fractary/plugins").exists()

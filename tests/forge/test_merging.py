@@ -123,7 +123,7 @@ def test_without_the_forked_version_every_difference_needs_a_decision(
     text = path.read_text().replace("author: Acme Ops\n", "").replace("tools: []", "license: MIT")
     path.write_text(text)
     (home / ".fractary/registry/agents/base-triage@1.0.0/agent.yaml").unlink()
-    with pytest.raises(ForgeError, match=r"base-triage 1\.0\.0 is not there any more") as caught:
+    with pytest.raises(ForgeError, match=r"base-triage 1\.0\.0 is no longer available") as caught:
         run_merge(full, "ours")
     assert caught.value.code == "CONFLICT_ERROR"
     conflicts = {each["path"]: each for each in caught.value.details["conflicts"]}

@@ -220,7 +220,7 @@ def test_search_pages_and_filters_by_any_tag(forge: ForgeService, stocked: Site)
     assert jsonable(forge.plugin_search("faber", limit=-5, offset=-5).results) == []
 
 
-def test_search_results_have_the_seed_fields(forge: ForgeService, stocked: Site) -> None:
+def test_search_results_have_the_contracts_fields(forge: ForgeService, stocked: Site) -> None:
     assert jsonable(forge.plugin_search("faber"))["results"][0] == {
         "name": "@acme/faber",
         "version": "2.0.0",

@@ -111,7 +111,7 @@ def _add_configuration(commands: Commands) -> None:
         _yaml(lambda given, forge: forge.config_show(include_defaults=not given.no_defaults)),
     )
     show.add_argument(
-        "--no-defaults", action="store_true", help="only what files and variables say"
+        "--no-defaults", action="store_true", help="only values from files and variables"
     )
     columns = ("name", "priority", "authenticated", "url")
     rows = _table(lambda _, forge: forge.registry_list(), "registries", *columns)

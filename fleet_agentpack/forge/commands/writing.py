@@ -32,13 +32,13 @@ def add(commands: Commands) -> None:
     _add_forking(commands)
     _add_registries(commands)
     _add_installing(commands)
-    lock = commands.add("lock", "write the lockfile of what the project uses", _lock)
-    lock.add_argument("--check", action="store_true", help="compare instead of writing")
-    lock.add_argument("--force", action="store_true", help="replace a lockfile that is broken")
-    login = commands.add("login", "keep a token for a registry", _login)
+    lock = commands.add("lock", "write a lockfile of everything that the project uses", _lock)
+    lock.add_argument("--check", action="store_true", help="check instead of writing")
+    lock.add_argument("--force", action="store_true", help="replace a broken lockfile")
+    login = commands.add("login", "store a token for a registry", _login)
     login.add_argument("registry", nargs="?", default="stockyard")
     login.add_argument("--token-stdin", action="store_true", help="read the token from a pipe")
-    logout = commands.add("logout", "forget the token of a registry", _logout)
+    logout = commands.add("logout", "remove the stored token of a registry", _logout)
     logout.add_argument("registry", nargs="?", default="stockyard")
 
 
@@ -71,7 +71,7 @@ def _add_forking(commands: Commands) -> None:
     side = merge.add_mutually_exclusive_group()
     side.add_argument("--theirs", action="store_const", const="theirs", dest="prefer")
     side.add_argument("--ours", action="store_const", const="ours", dest="prefer")
-    merge.add_argument("--dry-run", action="store_true", help="say what would change")
+    merge.add_argument("--dry-run", action="store_true", help="show what would change")
 
 
 def _add_registries(commands: Commands) -> None:
@@ -94,11 +94,11 @@ def _add_installing(commands: Commands) -> None:
     uninstall.add_argument("plugin")
     for parser in (install, uninstall):
         parser.add_argument("--scope", choices=("local", "global"), default=None)
-        parser.add_argument("--force", action="store_true", help="even over edited files")
+        parser.add_argument("--force", action="store_true", help="even if files were edited")
     update = commands.add("update", "update installed plugins", _update)
-    update.add_argument("plugin", nargs="*", help="all of them unless named")
+    update.add_argument("plugin", nargs="*", help="default: all of them")
     update.add_argument("--major", action="store_true", help="also across major versions")
-    update.add_argument("--dry-run", action="store_true", help="say what would change")
+    update.add_argument("--dry-run", action="store_true", help="show what would change")
 
 
 def _init(console: Console) -> None:
@@ -207,7 +207,7 @@ def _update(console: Console) -> None:
     verb = "would update" if given.dry_run else "updated"
     lines = [f"{verb} {each.name} {each.from_} → {each.to}" for each in result.updated]
     lines += [
-        f"left {each.name} at {each.from_}: {each.to} may break it (--major takes it)"
+        f"kept {each.name} at {each.from_}: {each.to} may break it (--major updates it anyway)"
         for each in result.skipped
     ]
     console.answer(result, lines or ["everything is up to date"])
@@ -221,7 +221,7 @@ def _lock(console: Console) -> int:
     if given.check:
         checked = lockfile.check()
         lines = [f"{each.type} {each.name}: {each.problem}" for each in checked.problems]
-        console.answer(checked, lines or ["everything is as the lockfile says"])
+        console.answer(checked, lines or ["everything matches the lockfile"])
         return 0 if checked.valid else 1
     result = lockfile.write(_now(), force=given.force)
     line = f"locked {result.agents} agents and {result.tools} tools in {result.path}"
@@ -245,7 +245,7 @@ def _login(console: Console) -> None:
 
 
 def _token(registry: str, *, from_pipe: bool) -> Secret:
-    """The token that a person types or pipes in. Raises `ForgeError` for one that is no token."""
+    """The token that a person types or pipes in. Raises `ForgeError` for an unusable one."""
     use_a_pipe = f"Use a pipe: fleet-agentpack forge login {registry} --token-stdin < FILE"
     if from_pipe:
         given = sys.stdin.read(LONGEST_TOKEN + 1)
@@ -266,7 +266,7 @@ def _token(registry: str, *, from_pipe: bool) -> Secret:
 def _logout(console: Console) -> None:
     registry = console.arguments.registry
     known = _workspace(console).credentials.forget(registry, _now())
-    line = "logged out of" if known else "there was no login for"
+    line = "logged out of" if known else "not logged in to"
     console.answer(Logout(registry, known), [f"{line} {registry}"])
 
 

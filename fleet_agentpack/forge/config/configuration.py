@@ -92,7 +92,7 @@ class Configuration:
 
     @property
     def default_scope(self) -> Scope:
-        """Where plugins are installed unless told."""
+        """Where plugins are installed by default."""
         return "local" if self._setting("install", "default_scope") == "local" else "global"
 
     @property
@@ -126,7 +126,7 @@ _FRAME: dict[str, Any] = {"registries": [], "cache": {}, "resolution": {}}
 
 
 class ConfigReader:
-    """Reads the configuration anew whenever one of its files has changed."""
+    """Reads the configuration again whenever one of its files has changed."""
 
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
@@ -151,7 +151,7 @@ class ConfigReader:
 
 
 def look_up(values: object, key: str) -> tuple[object, bool]:
-    """The value at a dotted path and whether it is there; a number is an index into a list."""
+    """The value at a dotted path and whether it exists; a number is an index into a list."""
     if len(key) > LONGEST_KEY:
         return None, False
     return _at(values, key.replace("[", ".").replace("]", "").split("."))
@@ -207,12 +207,12 @@ def _read(paths: list[Path], directories: Directories) -> Configuration:
 
 
 def _warnings(layers: list[ConfigLayer]) -> list[str]:
-    broken = [f"{layer.problem} (the file is left out)" for layer in layers if layer.problem]
+    broken = [f"{layer.problem} (the file is ignored)" for layer in layers if layer.problem]
     return [*broken, *(warning for layer in layers for warning in layer.warnings)]
 
 
 def _merged(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, Any]:
-    """What a nearer file says, and what a farther one says where the nearer is silent."""
+    """The values of two files; where both have one, the nearer file wins."""
     merged = dict(nearer)
     for key, value in farther.items():
         if key == "registries":

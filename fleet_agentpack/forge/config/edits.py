@@ -1,4 +1,4 @@
-"""Writes configuration files: a first one, and registries in or out of one that is there."""
+"""Writes configuration files: a new one, or registries added to and removed from one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def initialise(configuration: Configuration, *, for_user: bool) -> Initialised:
     with writing_below(root):
         if path.exists():
             raise ForgeError.conflict(
-                f"{directories.shown(path)} is already there; nothing was changed",
+                f"{directories.shown(path)} already exists; nothing was changed",
                 run("See what it says: {}", "config", "show"),
             )
         base = configuration.global_root if for_user else root
@@ -67,10 +67,10 @@ def add_registry(
         )
     _check_url(url)
     if priority < 0:
-        raise ForgeError.invalid("the priority is 0 or more; the lowest is asked first")
+        raise ForgeError.invalid("the priority must be 0 or more; the lowest is asked first")
     if token_env is not None and not _VARIABLE.match(token_env):
         raise ForgeError.invalid(
-            "the token is given by the name of a variable, such as MY_TOKEN",
+            "--token-env takes the name of a variable, such as MY_TOKEN",
             run("Or keep it outside of files: {}", "login", name),
         )
     path = _file(directories, for_user=for_user)
@@ -78,7 +78,7 @@ def add_registry(
         data, registries = _read(path)
         if any(isinstance(each, dict) and each.get("name") == name for each in registries):
             raise ForgeError.conflict(
-                f"{directories.shown(path)} has a registry {name} already",
+                f"{directories.shown(path)} already has a registry {name}",
                 run("Remove it first: {}", "registry", "remove", name),
             )
         entry: dict[str, object] = {
@@ -143,10 +143,10 @@ def _check_url(url: str) -> None:
         raise ForgeError.invalid("the URL must start with https:// or file:///")
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise ForgeError.invalid("a registry beyond this machine needs https://")
+        raise ForgeError.invalid("a registry on another machine needs https://")
     in_query = any(is_secret_name(name) for name, _ in parse_qsl(parts.query))
     if parts.username or parts.password or in_query:
         raise ForgeError.invalid(
-            "the URL holds a password or token, which would be stored in clear text",
+            "the URL contains a password or token, which would be stored in plain text",
             run("Leave it out and use: {}", "login", "NAME"),
         )

@@ -118,7 +118,7 @@ def is_registry_url(url: str) -> bool:
     """Whether a registry can be read from this URL."""
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises for what is no port
+        parts.port  # noqa: B018 - raises for an invalid port
     except ValueError:
         return False
     if not url.isprintable():

@@ -120,20 +120,20 @@ class Author:
         return path, _text(fields, kind, form)
 
     def _write(self, kind: Kind, name: str, path: Path, text: str) -> str:
-        """Write a file that is not there yet; says which."""
+        """Write a new file; returns its path as shown."""
         directories = self._configuration.directories
         with writing_below(directories.project):
             taken = self._resolver.find_local(kind, name)
             if taken is not None or path.exists():
                 raise ForgeError.conflict(
-                    f"{directories.shown(taken or path)} is already there; nothing was written",
+                    f"{directories.shown(taken or path)} already exists; nothing was written",
                     "Choose another name",
                 )
             write_atomic(path, text, durable=True)
         return directories.shown(path)
 
     def _check(self, kind: Kind, name: str, file_name: str, text: str) -> None:
-        """Validate the new text where nobody sees it, before anything is written."""
+        """Validate the new text in a scratch directory, before anything is written."""
         with tempfile.TemporaryDirectory() as scratch:
             draft = Path(scratch) / name / file_name
             draft.parent.mkdir()

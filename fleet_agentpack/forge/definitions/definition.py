@@ -14,7 +14,7 @@ from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 MAX_DEFINITION_BYTES = 1_000_000
-SUFFIXES = (".md", ".yaml", ".yml")  # the first that is there wins
+SUFFIXES = (".md", ".yaml", ".yml")  # the first that exists wins
 
 # The field that a Markdown body becomes.
 BODY_FIELD: dict[str, str] = {"agent": "system_prompt", "tool": "extended_description"}
@@ -99,7 +99,7 @@ def summarise(path: Path, kind: Kind, version_in_path: str | None) -> Summary:
     except UnparsableError as error:
         return Summary(version_in_path or "", problem=str(error))
     except FileNotFoundError:
-        return Summary(version_in_path or "", problem="vanished while it was read")
+        return Summary(version_in_path or "", problem="disappeared while it was read")
     return Summary(
         version=version_in_path or version_of(data),
         description=text_of(data, "description"),
@@ -126,7 +126,7 @@ def person_of(data: Mapping[str, object], key: str = "author") -> Maybe[str]:
 
 
 def strings_of(value: object) -> list[str]:
-    """The texts in a list; anything else in it is passed over."""
+    """The texts in a list; anything else in it is skipped."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
@@ -192,7 +192,7 @@ def _split(text: str, suffix: str) -> tuple[str, str | None]:
 def _fields(data: object, body: str | None, kind: Kind) -> dict[str, object]:
     """The fields of parsed YAML; a Markdown body always replaces the header's field."""
     if not isinstance(data, dict | None):
-        raise UnparsableError("must hold a mapping of fields")
+        raise UnparsableError("must be a mapping of fields")
     fields = {str(key): value for key, value in (data or {}).items()}
     text = (body or "").replace("\r\n", "\n").strip()
     if text:

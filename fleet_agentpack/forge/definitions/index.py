@@ -65,7 +65,7 @@ class _Kept:
 
 
 class DefinitionIndex:
-    """What all folders hold; safe to use from several threads."""
+    """What all folders contain; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -206,11 +206,11 @@ def _followed(
 ) -> tuple[str | None, os.stat_result]:
     """Why a symbolic link is not followed, or None; and the status of what it leads to."""
     if not is_inside(path, folder.root, *([folder.within] if folder.within else [])):
-        return "a symbolic link that leads out of its directory", status
+        return "a symbolic link that points outside its directory", status
     try:
         return None, Path(path).stat()
     except OSError as error:
-        return f"a symbolic link that leads nowhere ({error.strerror})", status
+        return f"a broken symbolic link ({error.strerror})", status
 
 
 def _entries(directory: Path) -> Sequence[os.DirEntry[str]]:

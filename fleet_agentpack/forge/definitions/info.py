@@ -114,7 +114,7 @@ def _dependencies(
     rows: list[Dependency] = []
     warnings: list[str] = []
     if rest:
-        warnings.append(f"The last {len(rest)} tools were not looked up: there are too many")
+        warnings.append(f"Too many tools: the last {len(rest)} were not looked up")
     base = definition.data.get("extends")
     if isinstance(base, str) and base:
         found = resolver.find("agent", parse_reference(base)).definition

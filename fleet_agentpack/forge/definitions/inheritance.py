@@ -12,7 +12,7 @@ from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.names import Kind, parse_reference
 
 MAX_DEPTH = 50
-MOST_LOOKED_UP = 200  # references of one definition; nobody writes that many by hand
+MOST_LOOKED_UP = 200  # references of one definition; far more than anybody writes by hand
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def inherit(definition: Definition, resolver: Resolver) -> Inherited:
 def dependency_cycle(definition: Definition, resolver: Resolver) -> list[str] | None:
     """The names along the first circle among a definition's dependencies, None without one.
 
-    So many definitions are followed and no more: files from outside must not cost minutes.
+    The number of definitions is bounded: files from outside must not cost minutes.
     """
     finished: set[tuple[Kind, str, str]] = set()
 

@@ -64,7 +64,7 @@ class Lockfile:
         if pins is None:
             raise ForgeError.config(
                 self._configuration.directories.shown(self.path),
-                "there is no lockfile; write one: fleet-agentpack forge lock",
+                "no lockfile yet; write one: fleet-agentpack forge lock",
             )
         problems: list[LockProblem] = []
         warnings = list(self._configuration.warnings)
@@ -103,7 +103,7 @@ class Lockfile:
         if data.get("version") != FORMAT:
             raise ForgeError.config(
                 self.path,
-                f"lockfile version {data.get('version')!r} is not known; --force writes a new one",
+                f"unknown lockfile version {data.get('version')!r}; --force writes a new one",
             )
         pins = []
         for kind in KINDS:

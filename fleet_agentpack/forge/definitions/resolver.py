@@ -49,7 +49,7 @@ class Search:
 
 
 class Resolver:
-    """Looks definitions up in every tier that is switched on; made for one call.
+    """Looks up definitions in every tier that is switched on; made for one call.
 
     A file that was looked at is remembered: definitions refer to each other over and over.
     """
@@ -245,7 +245,7 @@ class Resolver:
                 raise UnparsableError(file.problem)
             data = read_data(file.path, file.folder.kind)
         except FileNotFoundError:
-            return self._broken(file.path, "vanished while it was read")
+            return self._broken(file.path, "disappeared while it was read")
         except UnparsableError as error:
             return self._broken(file.path, str(error))
         return Definition(

@@ -34,14 +34,14 @@ MOST_METADATA = 100
 
 @dataclass(frozen=True)
 class StockyardAnswer:
-    """What the stockyard says to one question: nothing where it has nothing."""
+    """The stockyard's answer to one request; empty when it has nothing."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     error: ForgeError | None = None  # why there is no answer, or only an older one
 
     @property
     def is_lost(self) -> bool:
-        """Whether the question stays open."""
+        """Whether there is no answer, not even an old one."""
         return self.error is not None and not self.data
 
     @property
@@ -54,7 +54,7 @@ class StockyardAnswer:
 
 
 class Stockyard:
-    """One remote side of the drafted API, through the cache."""
+    """One server of the stockyard API, through the cache."""
 
     def __init__(
         self, registry: Registry, cache: Cache, transport: Transport, credentials: Credentials
@@ -158,7 +158,7 @@ class Stockyard:
     def _settled(
         self, url: str, body: bytes | ForgeError, before: StockyardAnswer
     ) -> StockyardAnswer:
-        """The answer that counts: the new one, else the one before with the reason."""
+        """The new answer, else the last one together with the reason."""
         if isinstance(body, ForgeError):
             missing = body.details.get("status") == 404
             return StockyardAnswer() if missing else StockyardAnswer(before.data, body)

@@ -29,7 +29,7 @@ from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.yaml12 import Document
 
 SCHEMA_VERSION = "1.0"
-MOST_ISSUES = 100  # of either severity; whoever has more corrects these first
+MOST_ISSUES = 100  # of either severity; enough to start correcting
 
 _CODEX_URI = re.compile(r"codex://[^/]+/[^/]+/.+", re.DOTALL)
 _SOURCE_FIELD = {"file": "path", "glob": "pattern", "inline": "content", "codex": "uri"}
@@ -37,7 +37,7 @@ _SOURCE_FIELD = {"file": "path", "glob": "pattern", "inline": "content", "codex"
 
 @dataclass(frozen=True)
 class Advice:
-    """Something better done otherwise; `binding` advice is an error in strict mode."""
+    """Something to improve; `binding` advice is an error in strict mode."""
 
     path: KeyPath
     message: str
@@ -101,7 +101,7 @@ def _line(path: KeyPath, document: Document) -> str:
 
 def _body_faults(path: Path, kind: Kind, data: dict[str, Any]) -> Iterator[schema.Fault]:
     if kind == "agent" and path.suffix == ".md" and not data.get(BODY_FIELD[kind]):
-        yield schema.Fault((BODY_FIELD[kind],), "the Markdown body is the prompt; it is empty")
+        yield schema.Fault((BODY_FIELD[kind],), "the Markdown body is the prompt, and it is empty")
 
 
 def _field_advice(kind: Kind, data: dict[str, Any]) -> Iterator[Advice]:
@@ -167,7 +167,7 @@ def _cache_advice(data: dict[str, Any]) -> Iterator[Advice]:
 def _references(
     path: Path, kind: Kind, shown: str, data: dict[str, Any], resolver: Resolver
 ) -> tuple[list[schema.Fault], list[Advice]]:
-    """What `extends`, `tools` and `depends_on` lead to."""
+    """Checks what `extends`, `tools` and `depends_on` refer to."""
     name = data["name"] if isinstance(data.get("name"), str) else path.stem
     definition = Definition(kind, name, version_of(data), "local", shown, data, path)
     faults: list[schema.Fault] = []

@@ -101,7 +101,7 @@ def three_way(base: Any, local: Any, upstream: Any, path: KeyPath = ()) -> list[
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equality that tells `1` from `true` and `1.0`."""
+    """Equality that distinguishes `1` from `true` and `1.0`."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

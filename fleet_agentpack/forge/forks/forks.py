@@ -36,7 +36,7 @@ from fleet_agentpack.kit.semver import Version, VersionError, best_version, is_n
 
 @dataclass(frozen=True)
 class Fork:
-    """A definition that says where it was forked from."""
+    """A definition that records what it was forked from."""
 
     kind: Kind
     name: str
@@ -172,7 +172,7 @@ class Forks:
         )
 
     def definition_of(self, fork: Fork) -> Definition:
-        """The fork's own definition. Raises `ForgeError` when its file broke meanwhile."""
+        """The fork's own definition. Raises `ForgeError` when its file can no longer be read."""
         try:
             data = read_data(fork.path, fork.kind)
         except (UnparsableError, FileNotFoundError) as error:
@@ -184,7 +184,7 @@ class Forks:
         return Definition(fork.kind, fork.name, version, "local", fork.shown, data, fork.path)
 
     def upstream_of(self, fork: Fork, version: str | None = None) -> Loaded[Definition]:
-        """A version of a fork's upstream, the latest unless told. Raises `ForgeError`."""
+        """A version of a fork's upstream, by default the latest. Raises `ForgeError`."""
         name, apart_from = fork.upstream.name, fork.path
         known: Loaded[list[str]] = Loaded([])
         if version is None:
@@ -218,7 +218,7 @@ class Forks:
         return Loaded(best_version([*known.value, *self._recorded(name)]), known.warnings)
 
     def _recorded(self, name: str) -> list[str]:
-        """The version that the package manifest of an upstream says, which needs no network."""
+        """The version in the package manifest of an upstream, which needs no network."""
         path = self._configuration.global_root / "manifests" / f"{name}.json"
         try:
             latest = read_mapping(path).get("latest")

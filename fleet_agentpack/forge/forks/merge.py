@@ -93,7 +93,7 @@ def plan_merge(forks: Forks, resolver: Resolver, name: str) -> MergePlan:
 
 
 def _base_of(fork: Fork, forks: Forks) -> Loaded[Definition | None]:
-    """What was forked, None when that version is not there any more."""
+    """The version that was forked, None when it is no longer available."""
     if not fork.upstream.version:
         return Loaded(None)
     try:
@@ -106,7 +106,7 @@ def _base_of(fork: Fork, forks: Forks) -> Loaded[Definition | None]:
 
 
 def _disputed(result: Edit | Conflict) -> Conflict:
-    """Without a base nobody knows which side changed, so a person has to decide."""
+    """Without a base it is unknown which side changed, so a person has to decide."""
     if isinstance(result, Conflict):
         return result
     return Conflict(result.path, MISSING, MISSING, result.value)
@@ -131,7 +131,9 @@ def write_merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
         what = f"Both {plan.fork.name} and its upstream changed {fields}"
         if not plan.base_is_known:
             source = f"{plan.fork.upstream.name} {plan.fork.upstream.version}".rstrip()
-            what = f"{source} is not there any more, so every difference needs a decision: {fields}"
+            what = (
+                f"{source} is no longer available, so every difference needs a decision: {fields}"
+            )
         raise ForgeError.conflict(
             f"{what}; nothing was written",
             run("Take upstream's: {}", "merge", plan.fork.name, "--theirs"),

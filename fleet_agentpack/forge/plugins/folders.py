@@ -26,7 +26,7 @@ def plugin_folders(base: Path) -> list[tuple[str, Path]]:
 
 
 def manifest_of(folder: Path) -> Path | None:
-    """The manifest of a plugin's directory; without one of its own it is no plugin."""
+    """The manifest in a plugin's directory; a directory without one is not a plugin."""
     for name in MANIFESTS:
         path = folder / name
         if path.is_file() and is_inside(path, folder):

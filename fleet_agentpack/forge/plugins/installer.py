@@ -161,7 +161,7 @@ class Installer:
         offers: Sequence[Offer],
         done: Sequence[PluginUpdate],
     ) -> tuple[str, ...]:
-        """Update one plugin with what it needs; an error tells which were updated before."""
+        """Update one plugin with what it needs; an error names those that were updated before."""
         try:
             order = self._with_dependencies(reference, offers, scope)
             with self._writing(scope):
@@ -172,7 +172,7 @@ class Installer:
             before = ", ".join(each.name for each in done)
             raise ForgeError(
                 error.code,
-                f"{error} (updated before that: {before})",
+                f"{error} (already updated: {before})",
                 details={**error.details, "updated": jsonable(done)},
                 suggestions=error.actions,
             ) from error
@@ -181,7 +181,7 @@ class Installer:
     def _with_dependencies(
         self, reference: Reference, offers: Sequence[Offer], scope: Scope
     ) -> Loaded[Order]:
-        """The plugin and those it needs that are not installed; empty when nobody offers it.
+        """The plugin and those it needs that are not installed; empty when no registry offers it.
 
         Raises `ForgeError` when no registry offers a dependency, or not in one version for all.
         """
@@ -192,7 +192,7 @@ class Installer:
             wanted, needed_by = pending.pop(0)
             known = chosen.get(wanted.name)
             if known and wanted.choose([known[0].version]) is None:
-                raise _unmet(needed_by, wanted, f"while {known[0].version} is needed elsewhere")
+                raise _unmet(needed_by, wanted, f"but another plugin needs {known[0].version}")
             if known or (needed_by and self._satisfied(wanted, scope)):
                 continue
             offer = choose([each for each in offers if each.name == wanted.name], wanted.wanted)
@@ -245,7 +245,7 @@ class Installer:
             path = folder / part.path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(self._content(offer, part))
-        # Known by what it was asked for, whatever its manifest calls it.
+        # Known by the name it was requested by, whatever its manifest calls it.
         known_as = {"name": offer.name, "version": offer.version}
         write_json(folder / "plugin.json", {**manifest, **known_as})
 
@@ -317,18 +317,18 @@ def _needs(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _refuse_occupied(folder: Path, *, force: bool) -> None:
-    """What is in a plugin's place and is no plugin belongs to somebody; forge keeps files there."""
+    """Refuse to replace something that is not a plugin: it belongs to the user."""
     is_broken_plugin = folder.is_dir() and manifest_of(folder) is not None
     if os.path.lexists(folder) and not (is_broken_plugin and force):
         raise ForgeError.conflict(
-            f"{folder} is there and cannot be read as a plugin; nothing was installed",
+            f"{folder} exists but cannot be read as a plugin; nothing was installed",
             "Install over it with --force" if is_broken_plugin else "Move it away first",
             path=str(folder),
         )
 
 
 def _refuse_edited(plugin: InstalledPlugin) -> None:
-    """A file that is not what was installed is somebody's, who wants to keep it."""
+    """Refuse to change a plugin with edited or added files: the user wants to keep them."""
     recorded = dict(_recorded(plugin))
     files = [path for path in sorted(plugin.folder.rglob("*")) if not path.is_dir()]
     edited = [
@@ -340,7 +340,7 @@ def _refuse_edited(plugin: InstalledPlugin) -> None:
     if edited:
         more = f" and {len(edited) - MOST_SHOWN} more" if len(edited) > MOST_SHOWN else ""
         raise ForgeError.conflict(
-            f"{plugin.name} holds files that were edited or added after it was installed: "
+            f"{plugin.name} contains files that were edited or added after installation: "
             f"{', '.join(edited[:MOST_SHOWN])}{more}; nothing was changed",
             "Copy them into an agent or tool of your own, then use --force",
             plugin=plugin.name,

@@ -1,4 +1,4 @@
-"""What a plugin's manifest says, in any of its dialects, and what its directory holds."""
+"""A plugin's manifest in any of its dialects, and the contents of its directory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def dependencies_of(manifest: Mapping[str, object]) -> Maybe[dict[str, str]]:
 
 
 def of_offer(offer: Offer) -> dict[str, object]:
-    """What a registry says of a plugin, as its manifest would."""
+    """A registry's entry for a plugin in the form of a manifest."""
     known = {
         "description": offer.description,
         "author": offer.author,

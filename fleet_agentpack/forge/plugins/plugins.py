@@ -73,7 +73,7 @@ class InstalledPlugins:
     def find(self, name: str) -> InstalledPlugin | None:
         """A plugin by its name or its directory's, the project's before the user's.
 
-        Raises `ForgeError` when its directory is there and cannot be read.
+        Raises `ForgeError` when its directory exists but cannot be read.
         """
         by_folder = (each for each in self.plugins if _folder_name(each.folder) == name)
         found = self.named(name) or next(by_folder, None)
@@ -178,7 +178,7 @@ class Plugins:
                 versions=newest_first([each.version for each in offers]),
             )
         if survey.searched:
-            noticed.append(f"{name} is in no registry that was reached; this is the installed one")
+            noticed.append(f"{name} is in no registry that answered; this is the installed one")
         return replace(self._local_info(name, wanted, own), warnings=noted(noticed))
 
     def search(self, query: str, tags: Sequence[str], limit: int, offset: int) -> PluginSearch:
@@ -205,7 +205,7 @@ class Plugins:
         return PluginSearch(rows, len(matches), query, warnings)
 
     def survey(self) -> Survey:
-        """What all registries offer. Raises `ForgeError` when none of several could be asked."""
+        """What all registries offer. Raises `ForgeError` when none of them answered."""
         registries = self._configuration.manifest_registries
         survey = self._client.survey(registries)
         if not registries:
@@ -225,7 +225,7 @@ class Plugins:
         """The plugin's own manifest, its checksum verified. Raises `ForgeError`."""
         warnings: list[str] = []
         if offer.checksum is None:
-            warnings.append(f"{offer.registry.name} gives no checksum for {offer.name}")
+            warnings.append(f"Registry {offer.registry.name} has no checksum for {offer.name}")
         try:
             body = self._client.download(offer, offer.manifest_url, offer.checksum)
         except ForgeError as error:

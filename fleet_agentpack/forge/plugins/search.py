@@ -29,7 +29,7 @@ def ranked(offers: Sequence[Offer], query: str, tags: Sequence[str]) -> list[Off
 
 
 def _rank(offer: Offer, term: str) -> int:
-    """How well one word fits: the name itself, its start, a part of it, a tag, the text; or 0."""
+    """How well one word fits: the name itself, its start, a part of it, a tag, the text, or 0."""
     name = offer.name.lower()
     short = name.rpartition("/")[2]
     if term in (name, short):

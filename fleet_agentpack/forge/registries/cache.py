@@ -77,7 +77,7 @@ class Cache:
         return CachedManifest(url, manifest, fetched_at, ttl)
 
     def keep_manifest(self, name: str, url: str, manifest: Mapping[str, Any], ttl_s: float) -> None:
-        """Remember a registry's answer; a cache that cannot be written is done without."""
+        """Remember a registry's answer; a cache that cannot be written is skipped."""
         entry = {
             "url": url,
             "manifest": manifest,
@@ -150,12 +150,12 @@ class Cache:
         return removed
 
     def _refuse_shared_directory(self) -> None:
-        """A home or a project has a `downloads` of its own, which is not ours to clear."""
+        """Refuse to clear a home or a project, whose `downloads` are not ours."""
         for shared in (self._directories.home, self._directories.cwd):
             if is_inside(shared, self.directory):
                 raise ForgeError(
                     "CONFIG_ERROR",
-                    f"{self.directory} holds more than a cache; nothing was cleared",
+                    f"{self.directory} contains more than a cache; nothing was cleared",
                     details={"directory": str(self.directory)},
                     suggestions=["Set FRACTARY_CACHE_DIR to a directory of its own"],
                 )

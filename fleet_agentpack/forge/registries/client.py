@@ -66,7 +66,7 @@ class RegistryClient:
     def survey(self, registries: Sequence[Registry], *, network: bool = True) -> Survey:
         """Everything that these registries offer, in their order.
 
-        Without `network` only the cache is asked. A registry that fails is answered for by its old
+        Without `network` only the cache is asked. A registry that fails is replaced by its old
         manifest where there is one, and named in the warnings.
         """
         kept = [self._cache.manifest(each.name, each.url) for each in registries]
@@ -191,7 +191,7 @@ def _offers(registry: Registry, manifest: Mapping[str, object]) -> Loaded[list[O
     broken = offers.count(None)
     warning = (
         f"Registry {registry.name}: {broken} of {len(offers)} entries lack a usable name, "
-        "version or manifest_url and are left out"
+        "version or manifest_url and were skipped"
     )
     return Loaded([offer for offer in offers if offer], (warning,) if broken else ())
 

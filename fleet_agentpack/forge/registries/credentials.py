@@ -45,7 +45,7 @@ class Vault(Protocol):
 
 
 class Keyring:
-    """The system's keyring through the `keyring` package, where both are there."""
+    """The system's keyring through the `keyring` package, where both are available."""
 
     def get(self, account: str) -> str | None:
         """See `Vault.get`."""
@@ -90,7 +90,7 @@ class Keyring:
 
 @dataclass(frozen=True)
 class StoredLogin:
-    """What the file of logins says of one registry."""
+    """One registry's entry in the file of logins."""
 
     token: str = ""
     in_keyring: bool = False
@@ -98,7 +98,7 @@ class StoredLogin:
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is a credential at all."""
+        """Whether there is a credential."""
         return bool(self.token or self.in_keyring or self.pair)
 
 
@@ -140,7 +140,7 @@ class Credentials:
         return {"Authorization": f"Bearer {token.reveal()}"}
 
     def store(self, name: str, token: Secret, now: datetime) -> str:
-        """Log in to a registry; says where the token is kept: `keyring` or the file's path."""
+        """Log in to a registry; returns where the token is kept: `keyring` or the file's path."""
         moment = stamp(now)
         self._file(moment)  # refuses a broken one before anything is kept anywhere
         login: dict[str, Any] = {"type": "token", "authenticated_at": moment}
@@ -159,7 +159,7 @@ class Credentials:
         return known
 
     def _from_environment(self, registry: Registry) -> Secret | None:
-        """A token meant for this registry, else, unless somebody logged in, one for any."""
+        """A token for this registry; without one and without a login, a token for any registry."""
         environ, is_stockyard = self.directories.environ, registry.kind == "stockyard"
         if registry.token_env and environ.get(registry.token_env):
             return Secret(environ[registry.token_env])

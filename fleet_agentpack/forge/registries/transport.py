@@ -1,4 +1,4 @@
-"""Fetches URLs side by side within a hard deadline."""
+"""Fetches URLs concurrently within a hard deadline."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Request:
 
 
 class Transport:
-    """Answers requests with bytes or with the error that says why not."""
+    """Answers requests with bytes, or with the error that explains why there are none."""
 
     def __init__(
         self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, deadline_s: float = DEADLINE_S
@@ -61,7 +61,7 @@ class Transport:
         return answer
 
     def fetch_all(self, requests: Sequence[Request]) -> list[bytes | ForgeError]:
-        """The bodies of several answers, asked for side by side, in the order of the requests."""
+        """The bodies of several answers, fetched concurrently, in the order of the requests."""
         remote = [each for each in requests if not each.url.startswith("file:")]
         answers = iter(background.run(self._gather(remote)) if remote else [])
         return [
