@@ -304,9 +304,9 @@ def test_links_inside_work_and_links_outside_are_refused(
     warned = "\n".join(result.warnings)
     assert "leak.yaml: a symbolic link that points outside" in warned
     assert "self.yaml: a broken symbolic link" in warned
-    with pytest.raises(ForgeError, match="outside the working directory"):
+    with pytest.raises(ForgeError, match="points outside"):
         full.info("agent", "leak")
-    with pytest.raises(ForgeError, match="outside the working directory"):
+    with pytest.raises(ForgeError, match="points outside"):
         full.validate("agent", name="leak")
 
 
