@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
-from typing import Any
 
-from fleet_agentpack.console.terminal import Paint
+from fleet_agentpack.console.command import Commands, Console, Handler
+from fleet_agentpack.console.text import printable
+from fleet_agentpack.forge.commands import report
 from fleet_agentpack.forge.commands import writing as forge_write
-from fleet_agentpack.forge.commands.output import Output
-from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.places import Places
-from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.forge.names import KINDS, Kind
+from fleet_agentpack.forge.service import ForgeService, open_service
 
-Action = Callable[[argparse.Namespace, ForgeService, Output], int]
+Query = Callable[[argparse.Namespace, ForgeService], object]
 
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `forge`."""
     commands = Commands(parser)
-    for kind in ("agent", "tool"):
+    for kind in KINDS:
         _add_definitions(commands, kind)
     _add_plugins(commands)
     _add_configuration(commands)
@@ -30,57 +29,23 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     forge_write.add(commands)
 
 
-class Commands:
-    """Adds subcommands that share `--json` and the treatment of errors."""
+def _show(query: Query) -> Handler:
+    def run(console: Console) -> None:
+        result = query(console.arguments, open_service(console.settings))
+        console.answer(result, report.as_yaml(result))
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self._groups = {
-            "": parser.add_subparsers(
-                title="commands", metavar="COMMAND", required=True, dest="forge_command"
-            )
-        }
-
-    def add(self, name: str, help_line: str, action: Action) -> argparse.ArgumentParser:
-        """One command; `fork list` becomes `list` in the group `fork`."""
-        group, _, leaf = name.rpartition(" ")
-        if group not in self._groups:
-            inner = self._groups[""].add_parser(group, help=f"{group} …; {group} --help tells more")
-            self._groups[group] = inner.add_subparsers(metavar="COMMAND", required=True, dest=group)
-        parser = self._groups[group].add_parser(leaf, help=help_line, description=help_line)
-        parser.add_argument("--json", action="store_true", help="print JSON")
-        parser.set_defaults(handler=lambda options, settings: _run(action, options, settings))
-        return parser
+    return run
 
 
-def _run(action: Action, options: argparse.Namespace, settings: Settings) -> int:
-    output = Output(Paint.for_stream(sys.stdout, settings.environ), as_json=options.json)
-    try:
-        places = Places(settings.cwd, settings.home, settings.environ)
-        return action(options, ForgeService(places), output)
-    except ForgeError as error:
-        output.refuse(error)
-        return 1
+def _rows(query: Query, key: str, *columns: str) -> Handler:
+    def run(console: Console) -> None:
+        result = query(console.arguments, open_service(console.settings))
+        console.answer(result, report.table(result, key, columns, console.paint))
+
+    return run
 
 
-def _show(query: Callable[[argparse.Namespace, ForgeService], dict[str, Any]]) -> Action:
-    def action(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-        output.show(query(options, forge))
-        return 0
-
-    return action
-
-
-def _rows(
-    query: Callable[[argparse.Namespace, ForgeService], dict[str, Any]], key: str, *columns: str
-) -> Action:
-    def action(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-        output.rows(query(options, forge), key, columns)
-        return 0
-
-    return action
-
-
-def _add_definitions(commands: Commands, kind: Any) -> None:
+def _add_definitions(commands: Commands, kind: Kind) -> None:
     listing = commands.add(
         f"{kind}-list",
         f"list available {kind}s",
@@ -113,15 +78,16 @@ def _add_definitions(commands: Commands, kind: Any) -> None:
     validate.add_argument("--strict", action="store_true")
 
 
-def _validate(kind: Any) -> Action:
-    def action(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-        result = forge.validate(
-            kind, path=options.path, name=options.name, strict=options.strict, anywhere=True
+def _validate(kind: Kind) -> Handler:
+    def run(console: Console) -> int:
+        given = console.arguments
+        result = open_service(console.settings).validate(
+            kind, path=given.path, name=given.name, strict=given.strict, anywhere=True
         )
-        output.validation(result)
-        return 0 if result["valid"] else 1
+        console.answer(result, report.validation(result, console.paint))
+        return 0 if result.valid else 1
 
-    return action
+    return run
 
 
 def _add_plugins(commands: Commands) -> None:
@@ -191,15 +157,15 @@ def _add_configuration(commands: Commands) -> None:
     )
 
 
-def _config_get(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    result = forge.config_get(options.key)
-    if options.json:
-        output.show(result)
-    elif result["exists"]:
-        output.value(result["value"])
+def _config_get(console: Console) -> int:
+    key = console.arguments.key
+    result = open_service(console.settings).config_get(key)
+    if console.as_json or result.exists:
+        value = result.value
+        console.answer(result, [value if isinstance(value, str) else json.dumps(value, indent=2)])
     else:
-        sys.stderr.write(f"{options.key} is not set\n")
-    return 0 if result["exists"] else 1
+        sys.stderr.write(f"{printable(key)} is not set\n")
+    return 0 if result.exists else 1
 
 
 def _add_cache(commands: Commands) -> None:
@@ -252,13 +218,10 @@ def _add_forks(commands: Commands) -> None:
     check.add_argument("name", nargs="?")
 
 
-def _fork_diff(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    result = forge.fork_diff(options.name, "json" if options.json else "unified")
-    if options.json:
-        output.show(result)
-    else:
-        output.diff(result)
-    return 0
+def _fork_diff(console: Console) -> None:
+    forge, form = open_service(console.settings), "json" if console.as_json else "unified"
+    result = forge.fork_diff(console.arguments.name, form)
+    console.answer(result, report.diff(result, console.paint))
 
 
 def _source(parser: argparse.ArgumentParser) -> None:
