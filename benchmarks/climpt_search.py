@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fleet_agentpack.climpt.command_index import RESULTS, CommandIndex
 from fleet_agentpack.climpt.registry import Command
-from fleet_agentpack.climpt.search import RESULTS, CommandIndex
 from fleet_agentpack.console.terminal import Paint, table
 from fleet_agentpack.kit import textsearch
 

@@ -1,4 +1,4 @@
-"""The command line: serve, print, or hand over to a domain's own commands."""
+"""The command line: serve, print, or hand over to a room's own commands."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import dataclasses
 import gc
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from fleet_agentpack import domains
 from fleet_agentpack.kit.errors import AppError
-from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import (
     HttpSettings,
@@ -28,6 +29,7 @@ from fleet_agentpack.version import __version__
 PROG = "fleet-agentpack"
 LAST_PORT = 65535
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+MISTAKEN, FAILED, INTERRUPTED, UNREAD = 2, 1, 130, 141
 
 DEPLOY = "fleet_agentpack.deploy.commands"
 DOCTOR = "fleet_agentpack.doctor.commands"
@@ -35,7 +37,7 @@ DOCTOR = "fleet_agentpack.doctor.commands"
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
-HTTP_ONLY = ("host", "port", "token_file", "allowed_host")  # say nothing without --http
+HTTP_ONLY = ("host", "port", "token_file", "allowed_host", "install_scope")  # need --http
 
 # Command → the module that adds its arguments and its handler, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -69,12 +71,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 def run(argv: Sequence[str]) -> int:
     """`fleet-agentpack`: serve, or run one of the commands; returns the exit status."""
-    parser = _server_parser(PROG, with_commands=True)
+    parser = _main_parser()
     options = parser.parse_args(argv)
     if options.command is None:
         if early := _given_before_the_command(options):
             parser.error(f"{early[0]} needs a command; {PROG} --help lists them")
-        return _guarded(PROG, lambda: serve(options, _settings(options)))
+        return _guarded(PROG, lambda: serve(options))
     if options.command not in COMMANDS:
         parser.error(f"unknown command {options.command!r}; {PROG} --help lists them")
     return _run_command(options, parser)
@@ -82,47 +84,63 @@ def run(argv: Sequence[str]) -> int:
 
 def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
     """A server for one domain under its own program name."""
-    parser = _server_parser(prog, with_commands=False)
-    options = parser.parse_args(argv)
+    options = _server_parser(prog).parse_args(argv)
     options.only = domain
-    return _guarded(prog, lambda: serve(options, _settings(options)))
+    return _guarded(prog, lambda: serve(options))
 
 
-def serve(options: argparse.Namespace, settings: Settings) -> int:
+def serve(options: argparse.Namespace) -> int:
     """Serve MCP on stdio or HTTP until the client, or a signal, ends it."""
-    from fleet_agentpack.wire.descriptors import ClaimedStdio
-
+    settings = _settings(options)
     domains.check_names(settings.only)
-    over_http = options.http
-    if over_http:
+    if options.http:
         check_exposure(settings.http)
     elif useless := [name for name in HTTP_ONLY if getattr(options, name) is not None]:
         raise SettingsError(f"--{useless[0].replace('_', '-')} needs --http")
-    if not over_http and sys.stdin is not None and sys.stdin.isatty():
-        _explain_waiting()
-    wire = None if over_http else ClaimedStdio.claim()
-    # Importing makes many objects that live for ever: collecting them again and again is a tenth
-    # of the start-up time.
-    gc.disable()
     from fleet_agentpack.wire.logs import configure
-    from fleet_agentpack.wire.server import build_server
 
     configure(options.log_level)
     for warning in settings.warnings:
         sys.stderr.write(f"{PROG}: {warning}\n")
-    mcp = build_server(settings)
-    gc.enable()
-    gc.freeze()
-    if wire:
+    return _serve_http(settings, options.log_level) if options.http else _serve_stdio(settings)
+
+
+def _serve_stdio(settings: Settings) -> int:
+    from fleet_agentpack.wire.descriptors import ClaimedStdio
+
+    if sys.stdin is not None and sys.stdin.isatty():
+        _explain_waiting()
+    stdio = ClaimedStdio.claim()
+    with _uncollected():
+        from fleet_agentpack.wire.server import build_server
         from fleet_agentpack.wire.stdio import run_stdio
 
-        return run_stdio(mcp, wire)
-    import asyncio
+        mcp = build_server(settings)
+    _let_work_be_interrupted()
+    return run_stdio(mcp, stdio)
 
-    from fleet_agentpack.wire.http import serve_http
 
-    asyncio.run(serve_http(mcp, settings.http, options.log_level))
+def _serve_http(settings: Settings, log_level: str) -> int:
+    with _uncollected():
+        import asyncio
+
+        from fleet_agentpack.wire.http import serve_http
+        from fleet_agentpack.wire.server import build_server
+
+        mcp = build_server(settings)
+    _let_work_be_interrupted()
+    asyncio.run(serve_http(mcp, settings.http, log_level))
     return 0
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Importing makes many objects that live for ever: looking for garbage among them again and
+    again is a tenth of the start-up time."""
+    gc.disable()
+    yield
+    gc.enable()
+    gc.freeze()
 
 
 def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -134,11 +152,13 @@ def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -
     below = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)
     module.add(below, options.command)
     arguments = below.parse_args([*early, *options.arguments])
+    as_json = getattr(arguments, "json", False)
     lenient = getattr(arguments, "lenient", False)
+    _let_work_be_interrupted()
     return _guarded(
         below.prog,
         lambda: int(arguments.handler(arguments, _settings(options, lenient=lenient))),
-        as_json=getattr(arguments, "json", False),
+        as_json=as_json,
     )
 
 
@@ -158,18 +178,23 @@ def _guarded(prog: str, action: Callable[[], int], *, as_json: bool = False) -> 
         return action()
     except SettingsError as error:
         sys.stderr.write(f"{prog}: {error}\n")
-        return 2
+        return MISTAKEN
     except AppError as error:
-        if as_json:
-            print(to_text(jsonable(error.payload())))
-        else:
-            sys.stderr.write("\n  ".join([f"{prog}: {error}", *error.advice()]) + "\n")
-        return 1
+        from fleet_agentpack.console.command import print_error
+
+        print_error(prog, error, as_json=as_json)
+        return FAILED
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return UNREAD
+
+
+def _let_work_be_interrupted() -> None:
+    """From here on, Ctrl-C is an exception again: work that it stops is undone or finished."""
+    if callable(signal.getsignal(signal.SIGINT)):  # a caller that ignores it goes on doing so
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _settings(options: argparse.Namespace, *, lenient: bool = False) -> Settings:
@@ -191,7 +216,7 @@ def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSetti
         port=HttpSettings.port if options.port is None else options.port,
         token=_token(options.token_file or configured.token_file, settings),
         allowed_hosts=(*configured.allowed_hosts, *(options.allowed_host or ())),
-        install_scope=options.install_scope,
+        install_scope=options.install_scope or HttpSettings.install_scope,
     )
 
 
@@ -202,15 +227,26 @@ def _token(given: str | None, settings: Settings) -> Secret | None:
     return Secret(token) if token else None
 
 
-def _server_parser(prog: str, *, with_commands: bool) -> argparse.ArgumentParser:
+def _main_parser() -> argparse.ArgumentParser:
+    """The server's options, and a command with its own arguments."""
+    parser = _server_parser(PROG)
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items())
+    parser.epilog = f"commands ({PROG} COMMAND --help tells more):\n{listing}"
+    for flag in DEPLOY_VALUES:
+        parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
+    for flag in DEPLOY_SWITCHES:
+        option = f"--{flag.replace('_', '-')}"
+        parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs="?", metavar="COMMAND", help=argparse.SUPPRESS)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _server_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Serve MCP on standard input and output; this is what an MCP client starts.",
-        epilog=f"commands ({prog} COMMAND --help tells more):\n{listing}"
-        if with_commands
-        else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -218,37 +254,29 @@ def _server_parser(prog: str, *, with_commands: bool) -> argparse.ArgumentParser
     parser.add_argument("--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve a part only")
     parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning")
-    http = parser.add_argument_group("HTTP instead of stdio")
+    _add_http_options(parser.add_argument_group("HTTP instead of stdio"))
+    return parser
+
+
+def _add_http_options(http: argparse._ArgumentGroup) -> None:
+    default = HttpSettings()
     http.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp")
-    http.add_argument("--host", help=f"address to listen on ({HttpSettings.host})")
-    http.add_argument("--port", type=_port, help=f"port to listen on ({HttpSettings.port})")
+    http.add_argument("--host", help=f"address to listen on ({default.host})")
+    http.add_argument("--port", type=_port, help=f"port to listen on ({default.port})")
     http.add_argument("--token-file", metavar="PATH", help="file with the bearer token, mode 0600")
     http.add_argument(
-        "--allowed-host",
-        metavar="NAME",
-        action="append",
-        help="a Host header to accept",
+        "--allowed-host", metavar="NAME", action="append", help="a Host header to accept"
     )
     http.add_argument(
         "--install-scope",
         choices=("global", "session"),
-        default="global",
-        help="whether installed tools belong to everybody or to one session",
+        help=f"who gets the tools that are installed ({default.install_scope})",
     )
-    if with_commands:
-        for flag in DEPLOY_VALUES:
-            parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
-        for flag in DEPLOY_SWITCHES:
-            option = f"--{flag.replace('_', '-')}"
-            parser.add_argument(option, action="store_true", help=argparse.SUPPRESS)
-        parser.add_argument("command", nargs="?", metavar="COMMAND", help=argparse.SUPPRESS)
-        parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    return parser
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; give one from 0 to {LAST_PORT}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give one from 0 to {LAST_PORT}")
     return int(text)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import stat
 import tomllib
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 import platformdirs
 
+from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.secret import Secret
 
 APP = "fleet-agentpack"
@@ -150,14 +150,6 @@ def check_exposure(http: HttpSettings) -> None:
         raise SettingsError(
             f"listening on {http.host} lets other machines in; that needs {' and '.join(missing)}"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens there."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def read_token_file(path: Path) -> Secret:

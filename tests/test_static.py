@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,6 +17,7 @@ from tests.rig import SESSION_TOKEN
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fleet_agentpack"
 MAX_LINES = 400
+IMPORT_LINTER = ["-c", "from importlinter.cli import lint_imports_command as run; run()"]
 APART = ("__init__", "__pycache__")
 
 
@@ -30,10 +32,7 @@ APART = ("__init__", "__pycache__")
     ids=["lint", "format", "types", "layers"],
 )
 def test_the_checker_is_content(command: list[str]) -> None:
-    if command == ["importlinter.cli"]:
-        words = ["-c", "from importlinter.cli import lint_imports_command as run; run()"]
-    else:
-        words = ["-m", *command]
+    words = IMPORT_LINTER if command == ["importlinter.cli"] else ["-m", *command]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -45,6 +44,46 @@ def test_every_package_is_held_by_the_layers() -> None:
     names = [path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")]
     ours = {f"fleet_agentpack.{name}" for name in names if name[0] != "." and name not in APART}
     assert ours == held
+
+
+# What must not be written, where, and the word of the checker that stops it.
+PLANTED = {
+    "climpt/service.py": ("import fleet_agentpack.forge.service", "rooms do not meet"),
+    "kit/locks.py": ("import fleet_agentpack.settings", "rooms do not meet"),
+    "forge/service.py": ("import fastmcp", "only tools and the wire know MCP"),
+    "fleet/ledger.py": ("import httpx", "only kit.http knows httpx"),
+    "enact/service.py": ("import rich", "only the console knows rich"),
+    "deploy/service.py": (
+        "import fleet_agentpack.console.text",
+        "neither the wire nor the terminal",
+    ),
+    "doctor/commands.py": ("import fleet_agentpack.forge.tools", "through the domains alone"),
+}
+
+
+def test_a_planted_violation_of_each_rule_is_found(tmp_path: Path) -> None:
+    copy = tmp_path / "fleet_agentpack"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name, (line, _) in PLANTED.items():
+        with (copy / name).open("a", encoding="utf-8") as module:
+            module.write(f"\n{line}  # noqa\n")
+    layers = subprocess.run(
+        [sys.executable, *IMPORT_LINTER], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert layers.returncode == 1, layers.stdout + layers.stderr
+    _, _, broken = layers.stdout.partition("Broken contracts")
+    for name, (_, contract) in PLANTED.items():
+        assert contract in broken
+        assert f"fleet_agentpack.{name[:-3].replace('/', '.')} -> " in broken
+
+    (copy / "climpt" / "search.py").write_text('print("in a service")\n')
+    prints = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--select", "T20", "."],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert prints.returncode == 1
+    assert "climpt/search.py" in prints.stdout
 
 
 def test_no_module_grows_past_what_one_reads_in_one_go() -> None:

@@ -5,34 +5,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from typing import Any
+from collections.abc import Iterator
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.climpt.opening import open_climpt
-from fleet_agentpack.climpt.service import ClimptService
-from fleet_agentpack.console.terminal import Paint, printable, table
+from fleet_agentpack.climpt.results import Description, Initialised, Match, Prompt
+from fleet_agentpack.climpt.service import open_climpt
+from fleet_agentpack.console.command import Commands, Console, Line
+from fleet_agentpack.console.table import Table
+from fleet_agentpack.console.text import Paint
 from fleet_agentpack.kit.errors import Problem
-from fleet_agentpack.kit.results import jsonable, to_text
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.kit.results import UNKNOWN
 
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     """Add the subcommands of `climpt`."""
-    actions = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    init = actions.add_parser("init", help="put the example commands into this project")
-    init.add_argument("--json", action="store_true", help="print JSON")
-    init.set_defaults(handler=run_init)
+    commands = Commands(parser)
+    commands.add("init", "put the example commands into this project", run_init)
 
-    search = actions.add_parser("search", help="find the commands that fit a task")
+    search = commands.add("search", "find the commands that fit a task", run_search)
     search.add_argument("query", nargs="+", help="the task in plain words")
     _add_agent(search)
-    search.set_defaults(handler=run_search)
 
-    describe = actions.add_parser("describe", help="show a command's usage and options")
-    _add_names(describe)
-    describe.set_defaults(handler=run_describe)
+    _add_names(commands.add("describe", "show a command's usage and options", run_describe))
 
-    execute = actions.add_parser("execute", help="print a command's prompt")
+    execute = commands.add("execute", "print a command's prompt", run_execute)
     _add_names(execute)
     execute.add_argument("-e", "--edition", help="which kind of prompt (f_<edition>.md)")
     execute.add_argument("-a", "--adaptation", help="which variant of it")
@@ -40,84 +36,51 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     execute.add_argument("-o", "--destination", metavar="PATH", help="where its result should go")
     execute.add_argument("--uv", metavar="NAME=VALUE", action="append", default=[])
     execute.add_argument("--stdin", action="store_true", help="take the input text from stdin")
-    execute.set_defaults(handler=run_execute)
 
 
-def run_init(arguments: argparse.Namespace, settings: Settings) -> int:
+def run_init(console: Console) -> None:
     """Copy the example tree."""
     from fleet_agentpack.climpt.scaffold import init
 
-    copied = init(settings.cwd)
-    if _json(arguments, copied):
-        return 0
-    paint = Paint.for_stream(sys.stdout, settings.environ)
-    for name in copied.written:
-        print(f"{paint('wrote', 'green')} {name}")
-    for name in copied.kept:
-        print(f"{paint('kept ', 'dim')} {name}")
-    print('Next: fleet-agentpack climpt search "group changes and commit"')
-    return 0
+    done = init(console.settings.cwd)
+    console.answer(done, _show_files(done, console.paint))
 
 
-def run_search(arguments: argparse.Namespace, settings: Settings) -> int:
+def run_search(console: Console) -> None:
     """Print what search finds."""
-    found = _open(settings).search(" ".join(arguments.query), arguments.agent)
-    if _json(arguments, found):
-        return 0
-    if not found:
-        print("No command shares a word with that; try other words.")
-        return 0
-    paint = Paint.for_stream(sys.stdout, settings.environ)
-    rows = [
-        [
-            f"{row.score:.2f}",
-            paint(printable(f"{row.c1} {row.c2} {row.c3}"), "cyan"),
-            printable(row.description),
-        ]
-        for row in found
-    ]
-    print(table(["score", "command", "description"], rows, paint))
-    return 0
+    given = console.arguments
+    found = open_climpt(console.settings).search(" ".join(given.query), given.agent)
+    console.answer(found, _show_matches(found, console.paint))
 
 
-def run_describe(arguments: argparse.Namespace, settings: Settings) -> int:
+def run_describe(console: Console) -> None:
     """Print one command's record."""
-    found = _open(settings).describe(*_names(arguments), arguments.agent)
-    if _json(arguments, found):
-        return 0
-    paint = Paint.for_stream(sys.stdout, settings.environ)
-    print(paint(printable(" ".join(_names(arguments))), "bold", "cyan"))
-    for label, text in _lines(found):
-        print(f"  {paint(f'{label:<12}', 'dim')} {printable(text)}")
-    return 0
+    given = console.arguments
+    found = open_climpt(console.settings).describe(*_names(given), given.agent)
+    console.answer(found, _show_description(found, console.paint))
 
 
-def run_execute(arguments: argparse.Namespace, settings: Settings) -> int:
+def run_execute(console: Console) -> None:
     """Print one command's prompt, as it is."""
-    options: dict[str, Any] = {
-        "edition": arguments.edition,
-        "adaptation": arguments.adaptation,
-        "file": arguments.file,
-        "destination": arguments.destination,
-        "stdin": sys.stdin.read() if arguments.stdin else None,
-        "uv": dict(_variable(text) for text in arguments.uv),
+    given = console.arguments
+    options = {
+        "edition": given.edition,
+        "adaptation": given.adaptation,
+        "file": given.file,
+        "destination": given.destination,
+        "stdin": sys.stdin.read() if given.stdin else None,
+        "uv": dict(_variable(text) for text in given.uv),
     }
-    service = _open(settings)
-    prompt = asyncio.run(service.execute(arguments.agent, *_names(arguments), options))
-    if not _json(arguments, {"prompt": prompt}):
+    service = open_climpt(console.settings)
+    prompt = asyncio.run(service.execute(given.agent, *_names(given), options))
+    if console.as_json:
+        console.answer(Prompt(prompt), [])
+    else:
         sys.stdout.write(prompt)
-    return 0
-
-
-def _open(settings: Settings) -> ClimptService:
-    # Not through the tools: those load FastMCP, which takes longer than any of the commands.
-    mode = settings.table("climpt").get("execute")
-    return open_climpt(settings.cwd, settings.home, settings.environ, mode)
 
 
 def _add_agent(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", default="climpt", help="whose commands (%(default)s)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
@@ -139,18 +102,39 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
-    options = found.get("options", {})
-    return [
-        *((key, found[key]) for key in ("description", "usage") if found.get(key)),
-        *(
-            (key, ", ".join(value) if isinstance(value, list) else "yes" if value else "no")
-            for key, value in options.items()
-        ),
+def _show_files(done: Initialised, paint: Paint) -> Iterator[Line]:
+    for name in done.written:
+        yield paint("wrote", "green"), name
+    for name in done.kept:
+        yield paint("kept ", "dim"), name
+    yield 'Next: fleet-agentpack climpt search "group changes and commit"'
+
+
+def _show_matches(found: list[Match], paint: Paint) -> Iterator[Line]:
+    rows = [
+        [f"{row.score:.2f}", paint(f"{row.c1} {row.c2} {row.c3}", "cyan"), row.description]
+        for row in found
     ]
+    if rows:
+        yield Table(["score", "command", "description"], rows, wrap=True)
+    else:
+        yield "No command shares a word with that; try other words."
 
 
-def _json(arguments: argparse.Namespace, value: Any) -> bool:
-    if arguments.json:
-        print(to_text(jsonable(value)))
-    return bool(arguments.json)
+def _show_description(found: Description, paint: Paint) -> Iterator[Line]:
+    yield paint(f"{found.c1} {found.c2} {found.c3}", "bold", "cyan")
+    for label, text in _facts(found):
+        if text:
+            yield paint(f"  {label:<12}", "dim"), text
+
+
+def _facts(found: Description) -> Iterator[tuple[str, str]]:
+    yield "description", found.description
+    if found.usage is not UNKNOWN:
+        yield "usage", found.usage
+    if found.options is not UNKNOWN:
+        for name, value in vars(found.options).items():
+            if isinstance(value, tuple):
+                yield name, ", ".join(value)
+            elif value is not UNKNOWN:
+                yield name, "yes" if value else "no"

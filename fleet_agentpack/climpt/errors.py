@@ -1,44 +1,56 @@
-"""The one error type of climpt: the seed's three shapes, and bad arguments."""
+"""climpt's one error type: the contract's three shapes, and bad arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+from fleet_agentpack.kit.actions import Action, Commands
 from fleet_agentpack.kit.errors import AppError, Problem
+
+Hint = Action | str | None
 
 
 class ClimptError(AppError):
     """An expected failure; `hint` says what to do next."""
 
-    def __init__(self, error: str, *, hint: str | None = None, **fields: str) -> None:
+    is_missing_registry = False
+    commands: ClassVar[Commands] = {"search": "climpt search QUERY"}
+
+    def __init__(self, error: str, *, hint: Hint = None, **fields: str) -> None:
         self.error = error
         self.fields = fields
-        self.hint = hint
-        super().__init__(error)
+        super().__init__(error, actions=[hint] if hint else [])
 
     def __str__(self) -> str:
-        """One line for people, and the hint on a second."""
+        """One line for people."""
         between = " " if "c1" in self.fields else ": "
-        line = ": ".join(filter(None, [self.error, between.join(self.fields.values())]))
-        return f"{line}\n{self.hint}" if self.hint else line
+        return ": ".join(filter(None, [self.error, between.join(self.fields.values())]))
 
     def payload(self) -> dict[str, Any]:
-        """The seed's object; a hint is one key more."""
-        return {"error": self.error, **self.fields, **({"hint": self.hint} if self.hint else {})}
+        """The contract's object; a hint is one key more."""
+        hint = {"hint": self.actions[0].for_agent()} if self.actions else {}
+        return {"error": self.error, **self.fields, **hint}
 
     @classmethod
-    def command_not_found(cls, c1: str, c2: str, c3: str, hint: str) -> ClimptError:
+    def command_not_found(cls, c1: str, c2: str, c3: str, hint: Hint) -> ClimptError:
         """No such command in the registry; the names are the caller's own."""
         return cls("Command not found", c1=c1, c2=c2, c3=c3, hint=hint)
 
     @classmethod
-    def registry_unreadable(cls, path: str, details: str, hint: str | None = None) -> ClimptError:
+    def registry_unreadable(cls, path: str, details: str, hint: Hint = None) -> ClimptError:
         """A registry, or the file that names it, cannot be used."""
         return cls("Failed to load registry", path=path, details=details, hint=hint)
 
     @classmethod
-    def execution_failed(cls, command: str, stderr: str, hint: str | None = None) -> ClimptError:
+    def registry_missing(cls, path: str, hint: Hint) -> ClimptError:
+        """There is no registry yet."""
+        error = cls.registry_unreadable(path, "File not found", hint)
+        error.is_missing_registry = True
+        return error
+
+    @classmethod
+    def execution_failed(cls, command: str, stderr: str, hint: Hint = None) -> ClimptError:
         """A command that exists gave no prompt."""
         return cls("Execution failed", command=command, stderr=stderr, hint=hint)
 
@@ -57,7 +69,7 @@ class ClimptError(AppError):
 class RenderError(Exception):
     """Why a command gave no prompt, before it is known how the caller named the command."""
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: Hint = None) -> None:
         super().__init__(message)
         self.hint = hint
 

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fleet_agentpack.climpt import patterns
 from fleet_agentpack.climpt.errors import RenderError
-from fleet_agentpack.climpt.places import (
+from fleet_agentpack.climpt.project_files import (
     CONFIG_FOLDER,
     NAME,
     NAME_HINT,
-    Places,
+    ProjectFiles,
     UnusableFileError,
     below,
     read,
@@ -28,15 +27,15 @@ class Profile:
 
     source: str  # the file to name when a value is wrong
     root: Path
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
 
     @classmethod
-    def load(cls, places: Places, name: str) -> Profile:
+    def load(cls, files: ProjectFiles, name: str) -> Profile:
         """The profile of that name. Raises `RenderError`."""
         if not NAME.fullmatch(name):
             raise RenderError(f"Invalid profile name: {name!r}", NAME_HINT)
         app, user = f"{CONFIG_FOLDER}/{name}-app.yml", f"{CONFIG_FOLDER}/{name}-user.yml"
-        for root in places.roots():
+        for root in files.roots():
             values = _load(root, app)
             if values is not None:
                 return cls(app, root, _over(values, _load(root, user) or {}))
@@ -97,7 +96,7 @@ class Profile:
             return below(root, text)
 
     def _text(self, *keys: str) -> str | None:
-        found: Any = self.values
+        found: object = self.values
         for key in keys:
             found = found.get(key) if isinstance(found, Mapping) else None
         if not isinstance(found, str | None):
@@ -117,7 +116,7 @@ def refused_as(name: str) -> Iterator[None]:
         raise RenderError(f"{name} {error}") from error
 
 
-def _load(root: Path, path: str) -> Mapping[str, Any] | None:
+def _load(root: Path, path: str) -> Mapping[str, object] | None:
     with refused_as(f"{path}:"):
         text = read(root, path)
         values = None if text is None else yaml12.load(text)
@@ -128,11 +127,11 @@ def _load(root: Path, path: str) -> Mapping[str, Any] | None:
     return values
 
 
-def _over(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+def _over(low: Mapping[str, object], high: Mapping[str, object]) -> dict[str, object]:
     """`low` with the values of `high` over it, key by key at every depth."""
-    both = {
-        key: _over(low[key], high[key])
-        for key in low.keys() & high.keys()
-        if isinstance(low[key], Mapping) and isinstance(high[key], Mapping)
-    }
-    return {**low, **high, **both}
+    merged = {**low, **high}
+    for key, value in low.items():
+        other = high.get(key)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            merged[key] = _over(value, other)
+    return merged

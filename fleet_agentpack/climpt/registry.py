@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TypeVar
 
-FLAGS = ("file", "stdin", "destination")
-CHOICES = ("edition", "adaptation")
+from fleet_agentpack.climpt.results import CommandOptions
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
+
+T = TypeVar("T")
+NO_OPTIONS = CommandOptions()
 
 
 class RegistryFormatError(ValueError):
@@ -24,8 +28,7 @@ class Command:
     c3: str
     description: str = ""
     usage: str | None = None
-    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # edition, adaptation
-    flags: Mapping[str, bool] = field(default_factory=dict)  # file, stdin, destination
+    options: CommandOptions = NO_OPTIONS
     variables: Mapping[str, str] = field(default_factory=dict)  # uv name → what it is for
 
     @property
@@ -57,42 +60,48 @@ def parse(text: str) -> tuple[Command, ...]:
 
 def merged(variants: Sequence[Command]) -> Command:
     """The first of several records for one command, with the options of all of them."""
-    first = variants[0]
-    return Command(
-        *first.key,
-        first.description,
-        first.usage,
-        choices={
-            name: tuple(dict.fromkeys(value for v in having for value in v.choices[name]))
-            for name in CHOICES
-            if (having := [v for v in variants if name in v.choices])
-        },
-        flags={
-            name: any(v.flags[name] for v in having)
-            for name in FLAGS
-            if (having := [v for v in variants if name in v.flags])
-        },
+    options = [variant.options for variant in variants]
+    return replace(
+        variants[0],
+        options=CommandOptions(
+            edition=_union(each.edition for each in options),
+            adaptation=_union(each.adaptation for each in options),
+            file=_either(each.file for each in options),
+            stdin=_either(each.stdin for each in options),
+            destination=_either(each.destination for each in options),
+        ),
         variables={name: text for v in reversed(variants) for name, text in v.variables.items()},
     )
 
 
-def _member(data: Any, key: str, kind: type, place: str) -> Any:
+def _union(given: Iterable[Maybe[tuple[str, ...]]]) -> Maybe[tuple[str, ...]]:
+    known = [values for values in given if values is not UNKNOWN]
+    return tuple(dict.fromkeys(chain.from_iterable(known))) if known else UNKNOWN
+
+
+def _either(given: Iterable[Maybe[bool]]) -> Maybe[bool]:
+    known = [flag for flag in given if flag is not UNKNOWN]
+    return any(known) if known else UNKNOWN
+
+
+def _member(data: object, key: str, kind: type[T], place: str) -> T:
     if not isinstance(data, dict) or key not in data:
         raise RegistryFormatError(f"{place} is missing")
-    if not isinstance(data[key], kind):
+    found = data[key]
+    if not isinstance(found, kind):
         wanted = {"dict": "an object", "list": "a list", "str": "text"}[kind.__name__]
         raise RegistryFormatError(f"{place} must be {wanted}")
-    return data[key]
+    return found
 
 
-def _name(record: Any, key: str, place: str) -> str:
-    name: str = _member(record, key, str, f"{place}.{key}")
+def _name(record: object, key: str, place: str) -> str:
+    name = _member(record, key, str, f"{place}.{key}")
     if not name.strip():
         raise RegistryFormatError(f"{place}.{key} is empty")
     return name
 
 
-def _command(record: Any, place: str) -> Command:
+def _command(record: object, place: str) -> Command:
     if not isinstance(record, dict):
         raise RegistryFormatError(f"{place} must be an object")
     description = record.get("description")
@@ -107,18 +116,27 @@ def _command(record: Any, place: str) -> Command:
         c3=_name(record, "c3", place),
         description=description or "",
         usage=usage if isinstance(usage, str) and usage else None,
-        choices={name: _texts(options[name]) for name in CHOICES if name in options},
-        flags={name: options[name] is True for name in FLAGS if name in options},
+        options=_options(options),
         variables={**_variables(options.get("uv")), **_variables(record.get("uv"))},
     )
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _options(given: Mapping[object, object]) -> CommandOptions:
+    return CommandOptions(
+        edition=_texts(given["edition"]) if "edition" in given else UNKNOWN,
+        adaptation=_texts(given["adaptation"]) if "adaptation" in given else UNKNOWN,
+        file=given["file"] is True if "file" in given else UNKNOWN,
+        stdin=given["stdin"] is True if "stdin" in given else UNKNOWN,
+        destination=given["destination"] is True if "destination" in given else UNKNOWN,
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
     items = value if isinstance(value, list) else [value]
     return tuple(item for item in items if isinstance(item, str))
 
 
-def _variables(value: Any) -> dict[str, str]:
+def _variables(value: object) -> dict[str, str]:
     """User variables in any of the original's shapes: a map, one-key maps, or name with text."""
     if isinstance(value, dict):
         return dict(_pairs(value.items()))
@@ -131,7 +149,7 @@ def _variables(value: Any) -> dict[str, str]:
     return found
 
 
-def _pairs(items: Iterable[tuple[Any, Any]]) -> Iterable[tuple[str, str]]:
+def _pairs(items: Iterable[tuple[object, object]]) -> Iterable[tuple[str, str]]:
     return (
         (name.removeprefix("uv-"), text if isinstance(text, str) else "")
         for name, text in items

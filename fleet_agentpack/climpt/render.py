@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from fleet_agentpack.climpt import safety
+from fleet_agentpack.climpt import option_rules
 from fleet_agentpack.climpt.errors import RenderError
 from fleet_agentpack.climpt.options import Options
-from fleet_agentpack.climpt.places import NAME, NAME_HINT, Places, below, read
 from fleet_agentpack.climpt.profile import Profile, refused_as
-from fleet_agentpack.climpt.request import Request
+from fleet_agentpack.climpt.project_files import NAME, NAME_HINT, ProjectFiles, below, read
+from fleet_agentpack.climpt.prompt_request import PromptRequest
 from fleet_agentpack.kit import frontmatter
 
 _NAME = r"\s*(uv-[A-Za-z0-9_-]+|[A-Za-z_][A-Za-z0-9_]*)\s*"
@@ -22,23 +22,23 @@ _PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\$\{{{_NAME}\}}|\{{{_NAME}\}}")
 class Renderer:
     """Renders prompts from the files below the project or the home."""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, files: ProjectFiles) -> None:
+        self._files = files
 
-    async def __call__(self, request: Request) -> str:
+    async def __call__(self, request: PromptRequest) -> str:
         """The prompt of a command. Raises `ClimptError`."""
         try:
             return await asyncio.to_thread(self.render, request)
         except RenderError as error:
             raise error.of(request.command) from error
 
-    def render(self, request: Request) -> str:
+    def render(self, request: PromptRequest) -> str:
         """The prompt of a command. Raises `RenderError`."""
-        safety.check(request.options)
+        option_rules.check(request.options)
         for name in (request.c2, request.c3):
             if not NAME.fullmatch(name):
                 raise RenderError(f"Invalid command name: {name!r}", NAME_HINT)
-        profile = Profile.load(self._places, request.profile)
+        profile = Profile.load(self._files, request.profile)
         profile.check_names(request.c2, request.c3)
         folder, template = _template(profile, request)
         return fill(template, _variables(profile, request, folder))
@@ -60,7 +60,7 @@ def fill(template: str, variables: Mapping[str, str]) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _template(profile: Profile, request: Request) -> tuple[Path, str]:
+def _template(profile: Profile, request: PromptRequest) -> tuple[Path, str]:
     """The template's folder and text: that of the adaptation, else that of the edition alone."""
     folder = _folder(profile, request)
     names = _file_names(request.options)
@@ -76,7 +76,7 @@ def _template(profile: Profile, request: Request) -> tuple[Path, str]:
     )
 
 
-def _folder(profile: Profile, request: Request) -> Path:
+def _folder(profile: Profile, request: PromptRequest) -> Path:
     folder = profile.prompt_dir
     for part in ("", request.c2, request.c3):
         with refused_as(f"Prompt directory {part}:"):
@@ -96,7 +96,7 @@ def _file_names(options: Options) -> list[str]:
     return [*adapted, f"f_{edition}.md"]
 
 
-def _variables(profile: Profile, request: Request, folder: Path) -> dict[str, str]:
+def _variables(profile: Profile, request: PromptRequest, folder: Path) -> dict[str, str]:
     options = request.options
     found = {
         "input_text": options.stdin.strip() if options.stdin else None,
@@ -117,7 +117,7 @@ def _destination(profile: Profile, options: Options) -> str | None:
         return str(below(profile.working_dir, profile.destination_prefix + options.destination))
 
 
-def _schema(profile: Profile, request: Request) -> str | None:
+def _schema(profile: Profile, request: PromptRequest) -> str | None:
     if profile.schema_dir is None:
         return None
     with refused_as("Schema:"):

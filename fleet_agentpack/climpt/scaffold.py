@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.climpt.places import FOLDER, UnusableFileError, below
+from fleet_agentpack.climpt.project_files import FOLDER, UnusableFileError, below
+from fleet_agentpack.climpt.results import Initialised
 from fleet_agentpack.kit.files import write_atomic
 
 REGISTRY = f"{FOLDER}/climpt/registry.json"
 
 
-@dataclass(frozen=True)
-class Copied:
-    """What `init` did: files written, and files that were there and stayed as they are."""
-
-    written: list[str]
-    kept: list[str]
-
-
-def init(project: Path) -> Copied:
+def init(project: Path) -> Initialised:
     """Write the example's files that are missing; never changes one that is there.
 
     Raises `ClimptError`, with nothing written, when the project has a registry of its own.
@@ -41,7 +33,7 @@ def init(project: Path) -> Copied:
     # The registry comes last: what it names is there by then.
     for name in sorted(missing, key=lambda name: name == REGISTRY):
         _write(targets[name], name, example[name])
-    return Copied(missing, [name for name in example if name not in missing])
+    return Initialised(tuple(missing), tuple(name for name in example if name not in missing))
 
 
 def _target(project: Path, name: str) -> Path:

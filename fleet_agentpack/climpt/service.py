@@ -7,33 +7,41 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from fleet_agentpack.climpt.command_index import CommandIndex
+from fleet_agentpack.climpt.deno_cli import DenoCli
 from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.climpt.options import Options
-from fleet_agentpack.climpt.places import DEFAULT_AGENT, NAME, Places
-from fleet_agentpack.climpt.registry import Command, RegistryFormatError, parse
-from fleet_agentpack.climpt.request import Request
-from fleet_agentpack.climpt.search import CommandIndex, Found
+from fleet_agentpack.climpt.project_files import CORRECT_FILE, DEFAULT_AGENT, NAME, ProjectFiles
+from fleet_agentpack.climpt.prompt_request import PromptRequest
+from fleet_agentpack.climpt.registry import NO_OPTIONS, Command, RegistryFormatError, parse
+from fleet_agentpack.climpt.render import Renderer
+from fleet_agentpack.climpt.results import Description, Match, Reloaded
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.errors import Problem
+from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.settings import Settings
 
-Executor = Callable[[Request], Awaitable[str]]
+SEARCH = Action("search", text="call {} with a description of the task", person="try {}")
+
+Executor = Callable[[PromptRequest], Awaitable[str]]
 
 
 class ClimptService:
     """Finds, describes and executes the commands of the agents' registries."""
 
-    def __init__(self, places: Places, execute: Executor) -> None:
-        self._places = places
+    def __init__(self, files: ProjectFiles, execute: Executor) -> None:
+        self._files = files
         self._execute = execute
         self._indexes: dict[str, CommandIndex] = {}
         self._loading = threading.Lock()
 
-    def search(self, query: str, agent: str = DEFAULT_AGENT) -> list[Found]:
+    def search(self, query: str, agent: str = DEFAULT_AGENT) -> list[Match]:
         """The commands that fit a query best. Raises `ClimptError`."""
         _require("search", query=query)
         return self._index("search", agent).search(query)
 
-    def describe(self, c1: str, c2: str, c3: str, agent: str = DEFAULT_AGENT) -> dict[str, Any]:
-        """One command in the seed's shape. Raises `ClimptError`."""
+    def describe(self, c1: str, c2: str, c3: str, agent: str = DEFAULT_AGENT) -> Description:
+        """One command with its usage and options. Raises `ClimptError`."""
         _require("describe", c1=c1, c2=c2, c3=c3)
         return _description(self._command("describe", agent, c1, c2, c3))
 
@@ -42,9 +50,9 @@ class ClimptService:
         _require("execute", agent=agent, c1=c1, c2=c2, c3=c3)
         given = Options.of(options)
         await asyncio.to_thread(self._command, "execute", agent, c1, c2, c3)
-        return await self._execute(Request(agent, c1, c2, c3, given))
+        return await self._execute(PromptRequest(agent, c1, c2, c3, given))
 
-    def reload(self, agent: str = DEFAULT_AGENT) -> dict[str, Any]:
+    def reload(self, agent: str = DEFAULT_AGENT) -> Reloaded:
         """Read an agent's registry again; a broken one leaves the last good one in use.
 
         Raises `ClimptError`.
@@ -57,14 +65,14 @@ class ClimptService:
             if count
             else f"No commands found for agent '{agent}' - please check its registry"
         )
-        return {"success": True, "agent": agent, "commandCount": count, "message": message}
+        return Reloaded(success=True, agent=agent, commandCount=count, message=message)
 
     def _command(self, tool: str, agent: str, c1: str, c2: str, c3: str) -> Command:
         index = self._index(tool, agent)
         command = index.get(c1, c2, c3)
         if command is None:
             near = "; ".join(index.similar(c1, c2, c3))
-            hint = f"near: {near}" if near else "call search with a description of the task"
+            hint = f"near: {near}" if near else SEARCH
             raise ClimptError.command_not_found(c1, c2, c3, hint)
         return command
 
@@ -77,12 +85,11 @@ class ClimptService:
             return self._indexes.get(agent) or self._load(agent)
 
     def _load(self, agent: str) -> CommandIndex:
-        file = self._places.registry(agent)
+        file = self._files.registry(agent)
         try:
             index = CommandIndex(parse(file.text))
         except RegistryFormatError as error:
-            hint = "correct the file, then call reload"
-            raise ClimptError.registry_unreadable(file.shown, str(error), hint) from error
+            raise ClimptError.registry_unreadable(file.shown, str(error), CORRECT_FILE) from error
         self._indexes[agent] = index
         return index
 
@@ -102,20 +109,16 @@ def _require(tool: str, **texts: str) -> None:
         raise ClimptError.invalid_arguments(tool, problems)
 
 
-def _description(command: Command) -> dict[str, Any]:
-    options: dict[str, Any] = {**{k: list(v) for k, v in command.choices.items()}, **command.flags}
-    usage = _usage(command)
-    return {
-        "c1": command.c1,
-        "c2": command.c2,
-        "c3": command.c3,
-        "description": command.description,
-        **({"usage": usage} if usage else {}),
-        **({"options": options} if options else {}),
-    }
+def _description(command: Command) -> Description:
+    return Description(
+        *command.key,
+        command.description,
+        usage=_usage(command) or UNKNOWN,
+        options=UNKNOWN if command.options == NO_OPTIONS else command.options,
+    )
 
 
-def _usage(command: Command) -> str | None:
+def _usage(command: Command) -> str:
     """The usage line and the variables it does not mention, which have no field of their own."""
     usage = command.usage or ""
     missing = [
@@ -125,4 +128,15 @@ def _usage(command: Command) -> str | None:
     ]
     if missing and not usage:
         usage = " ".join(command.key)
-    return " ".join([usage, *missing]) or None
+    return " ".join(filter(None, [usage, *missing]))
+
+
+def open_climpt(settings: Settings) -> ClimptService:
+    """The service for the project that the settings name. Raises `ClimptError`."""
+    files = ProjectFiles(settings.cwd, settings.home)
+    execute = settings.table("climpt").get("execute", "render")
+    if execute == "render":
+        return ClimptService(files, Renderer(files))
+    if execute == "cli":
+        return ClimptService(files, DenoCli(files, settings.environ))
+    raise ClimptError("Invalid configuration", details='[climpt] execute must be "render" or "cli"')

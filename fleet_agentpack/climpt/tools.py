@@ -30,11 +30,9 @@ NO_OPTIONS: dict[str, Any] = {}
 
 def open_service(settings: "Settings") -> "ClimptService":
     """The service for the project that the server was started in."""
-    from fleet_agentpack.climpt.opening import open_climpt
+    from fleet_agentpack.climpt.service import open_climpt
 
-    return open_climpt(
-        settings.cwd, settings.home, settings.environ, settings.table("climpt").get("execute")
-    )
+    return open_climpt(settings)
 
 
 mcp = DomainTools(

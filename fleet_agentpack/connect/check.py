@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO, TypeVar
 
-from fleet_agentpack.connect.model import Entry
+from fleet_agentpack.connect.client import Entry
+from fleet_agentpack.kit.shapes import convert
 from fleet_agentpack.version import __version__
+
+T = TypeVar("T")
 
 PROTOCOL = "2025-11-25"
 # What the MCP SDKs hand on to a server; a client may give more, none gives less.
@@ -41,6 +44,27 @@ class Checked:
     seconds: float
 
 
+@dataclass(frozen=True)
+class _ServerInfo:
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class _Initialized:
+    serverInfo: _ServerInfo = _ServerInfo()
+
+
+@dataclass(frozen=True)
+class _Tool:
+    name: str
+
+
+@dataclass(frozen=True)
+class _ToolPage:
+    tools: list[_Tool]
+    nextCursor: str | None = None
+
+
 def check(
     entry: Entry, *, environ: Mapping[str, str], cwd: Path, timeout_s: float = 60.0
 ) -> Checked:
@@ -58,7 +82,7 @@ def check(
             raise CheckError(f"{entry.command} cannot be started: {error.strerror}") from error
         except CheckError as error:
             raise CheckError(f"{error}{_said(complaints)}") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise CheckError(f"its answer does not follow MCP{_said(complaints)}") from error
         return Checked(server, tools, time.perf_counter() - started)
 
@@ -86,22 +110,27 @@ async def _ask(
 async def _talk(process: asyncio.subprocess.Process) -> tuple[str, tuple[str, ...]]:
     info = {"name": "fleet-agentpack-connect", "version": __version__}
     hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": info}
-    answer = await _request(process, 1, "initialize", hello)
+    answer = await _request(process, 1, "initialize", hello, _Initialized)
     await _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     tools: list[str] = []
-    page: dict[str, Any] = {}
+    page: dict[str, object] = {}
     for number in range(2, 100):
-        listed = await _request(process, number, "tools/list", page)
-        tools += [tool["name"] for tool in listed["tools"]]
-        if not listed.get("nextCursor"):
+        listed = await _request(process, number, "tools/list", page, _ToolPage)
+        tools += [tool.name for tool in listed.tools]
+        if not listed.nextCursor:
             break
-        page = {"cursor": listed["nextCursor"]}
-    return str(answer.get("serverInfo", {}).get("name", "")), tuple(tools)
+        page = {"cursor": listed.nextCursor}
+    return answer.serverInfo.name, tuple(tools)
 
 
 async def _request(
-    process: asyncio.subprocess.Process, number: int, method: str, params: dict[str, Any]
-) -> dict[str, Any]:
+    process: asyncio.subprocess.Process,
+    number: int,
+    method: str,
+    params: Mapping[str, object],
+    shape: type[T],
+) -> T:
+    """Ask, and read on until the answer; what the server asks or notes meanwhile is passed over."""
     await _send(process, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
     if process.stdout is None:
         raise CheckError("no output")
@@ -114,11 +143,11 @@ async def _request(
         if isinstance(message, dict) and message.get("id") == number and "method" not in message:
             if "result" not in message:
                 raise CheckError(f"{method} was refused: {message.get('error')}")
-            return dict(message["result"])
+            return convert(shape, message["result"])
     raise CheckError(f"it ended before it answered {method}")
 
 
-async def _send(process: asyncio.subprocess.Process, message: dict[str, Any]) -> None:
+async def _send(process: asyncio.subprocess.Process, message: Mapping[str, object]) -> None:
     if process.stdin:
         with suppress(ConnectionError):  # then reading tells that it has ended
             process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -141,7 +170,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def _said(complaints: Any) -> str:
+def _said(complaints: BinaryIO) -> str:
     """The end of what the server wrote to standard error."""
     complaints.seek(0)
     text = complaints.read().decode("utf-8", "replace").strip()

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
+from fleet_agentpack.connect.client import Format
 from fleet_agentpack.connect.errors import ConnectError
-from fleet_agentpack.connect.model import Format
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.keyed_edit import FormatError
 
@@ -43,14 +42,14 @@ class ConfigFile:
         """The content without a byte order mark."""
         return (self.content or b"").decode("utf-8").removeprefix(BOM)
 
-    def find(self, keys: Sequence[str]) -> Any:
+    def find(self, keys: Sequence[str]) -> object:
         """What stands at that path, or None."""
-        found: Any = self.format.parse(self.text)
+        found: object = self.format.parse(self.text)
         for key in keys:
             found = found.get(key) if isinstance(found, Mapping) else None
         return found
 
-    def with_entry(self, keys: Sequence[str], value: Mapping[str, Any]) -> str:
+    def with_entry(self, keys: Sequence[str], value: Mapping[str, object]) -> str:
         """The text with the entry set. Raises `ConnectError` if anything else would change."""
         return self._checked(keys, lambda: self.format.put(self.text, keys, value))
 
@@ -107,17 +106,17 @@ class ConfigFile:
         return backup
 
 
-def _others(format: Format, text: str, keys: Sequence[str]) -> dict[str, Any]:
+def _others(format: Format, text: str, keys: Sequence[str]) -> Mapping[str, object]:
     return _without(format.parse(text), keys)
 
 
-def _contains(now: Any, earlier: Any) -> bool:
+def _contains(now: object, earlier: object) -> bool:
     if isinstance(now, dict) and isinstance(earlier, dict):
         return all(key in now and _contains(now[key], earlier[key]) for key in earlier)
     return repr(now) == repr(earlier)
 
 
-def _without(values: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+def _without(values: Mapping[str, object], keys: Sequence[str]) -> Mapping[str, object]:
     """All but the entry, and but the objects that hold nothing else."""
     first, *rest = keys
     kept = dict(values)

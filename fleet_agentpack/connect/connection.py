@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from fleet_agentpack.connect.client import Client, Entry, Machine, OwnCommand, Scope
 from fleet_agentpack.connect.config_file import ConfigFile
 from fleet_agentpack.connect.errors import ConnectError
-from fleet_agentpack.connect.model import Client, Entry, OwnCommand, Scope, Surroundings
-from fleet_agentpack.console.terminal import plain, printable
-from fleet_agentpack.kit.process import ProcessTimeoutError, run
+from fleet_agentpack.kit.process import ProcessTimeoutError, run, without_colours
 
 # What says how a server is reached; all else in an entry is the user's and stays.
 _TRANSPORT = {"type", "command", "args", "url", "httpUrl", "headers", "http_headers"}
@@ -30,8 +29,8 @@ class Change:
 
     kind: Literal["add", "change", "remove"]
     file: ConfigFile
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
+    before: Mapping[str, object] | None
+    after: Mapping[str, object] | None
     text: str  # the file as our own merge makes it
     own: list[str] | None  # the client's own command that does the same
 
@@ -52,12 +51,12 @@ class Connection:
     client: Client
     scope: Scope
     name: str
-    surroundings: Surroundings
+    machine: Machine
 
     @property
     def path(self) -> Path:
         """The file that holds the entry."""
-        return self.surroundings.path(self.client.files[self.scope])
+        return self.machine.path(self.client.files[self.scope])
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -90,7 +89,7 @@ class Connection:
             own = self._installed(self.own_command(self.client.add, entry))
             text = file.with_entry(self.keys, value)
             return Change("add", file, None, value, text, own)
-        kept = {} if not isinstance(before, Mapping) else before
+        kept = _table(before)
         value = {k: v for k, v in kept.items() if k not in _TRANSPORT} | value
         # The clients' own commands would replace the entry and lose what the user put into it.
         return Change("change", file, kept, value, file.with_entry(self.keys, value), None)
@@ -111,7 +110,7 @@ class Connection:
                 "Pass --name with the name under which fleet-agentpack was connected.",
             )
         own = self._installed(self.own_command(self.client.remove, None))
-        return Change("remove", file, before, None, file.without_entry(self.keys), own)
+        return Change("remove", file, _table(before), None, file.without_entry(self.keys), own)
 
     def apply(self, change: Change) -> Outcome:
         """Carry a change out, by the client's own command where there is one.
@@ -130,21 +129,21 @@ class Connection:
         return Outcome(by_own_command=False, backup=backup, lossy_command=True)
 
     def _installed(self, own: list[str] | None) -> list[str] | None:
-        program = self.surroundings.program(own[0]) if own else None
+        program = self.machine.program(own[0]) if own else None
         return [program, *own[1:]] if own and program else None
 
     def _run(self, own: list[str]) -> None:
         try:
             done = run(
                 own,
-                cwd=self.surroundings.project,
-                env=self.surroundings.environ,
+                cwd=self.machine.project,
+                env=self.machine.environ,
                 timeout_s=OWN_COMMAND_TIMEOUT_S,
             )
         except (OSError, ProcessTimeoutError) as error:
             raise self._own_command_failed(str(error)) from error
         if done.status:
-            said = printable(plain(done.complaint or done.text.strip()))
+            said = without_colours(done.complaint or done.text.strip())
             raise self._own_command_failed(said[-1000:] or f"exit status {done.status}")
 
     def _own_command_failed(self, reason: str) -> ConnectError:
@@ -172,6 +171,10 @@ class Connection:
             return True
         untouched = _lines(change.file.text) & _lines(change.text)
         return now.keeps(change.file, self.keys) and not untouched - _lines(now.text)
+
+
+def _table(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _lines(text: str) -> Counter[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fleet_agentpack.kit.errors import AppError, Problem
 
@@ -12,17 +11,11 @@ class ConnectError(AppError):
     """An expected failure; the advice says what to do next."""
 
     def __init__(self, message: str, *advice: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self._advice = advice
+        super().__init__(message, actions=advice)
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, object]:
         """The message and what to do, as JSON."""
-        return {"error": self.message, "next_actions": list(self._advice)}
-
-    def advice(self) -> Sequence[str]:
-        """What a person can do next."""
-        return self._advice
+        return {"error": str(self), "next_actions": [each.for_agent() for each in self.actions]}
 
     @classmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> ConnectError:  # noqa: ARG003

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet_agentpack.console.terminal import Paint, printable
+from fleet_agentpack.console.command import Console
 from fleet_agentpack.kit import process
 
 if TYPE_CHECKING:
@@ -33,16 +33,17 @@ class StoryError(Exception):
 class Stage:
     """Plays one step at a time and prints it."""
 
-    def __init__(self, home: Path, client: Client[Any], paint: Paint) -> None:
+    def __init__(self, home: Path, client: Client[Any], console: Console) -> None:
         self.home = home
         self.project = home / "project"
         self.calls = 0
         self._client = client
-        self._paint = paint
+        self._console = console
+        self._paint = console.paint
 
     def chapter(self, position: str, title: str) -> None:
         """Print a heading."""
-        self._print(f"\n{self._paint(f'{position} {title}', 'bold', 'cyan')}")
+        self._console.show("", self._paint(f"{position} {title}", "bold", "cyan"))
 
     async def greet(self) -> None:
         """Print who answered the handshake."""
@@ -52,11 +53,11 @@ class Stage:
 
     def say(self, text: str) -> None:
         """Print a remark of the narrator."""
-        self._print(f"  {self._paint(text, 'dim')}")
+        self._console.show(self._paint(f"  {text}", "dim"))
 
     def shell(self, *words: str) -> None:
         """Run one of the product's own commands, as a person would."""
-        self._print(f"  {self._paint('$', 'green')} fleet-agentpack {shlex.join(words)}")
+        self._console.show((self._paint("  $", "green"), f"fleet-agentpack {shlex.join(words)}"))
         done = process.run(
             [*PRODUCT, *words], cwd=self.project, env=environment(self.home), timeout_s=60
         )
@@ -65,17 +66,15 @@ class Stage:
 
     async def call(self, tool: str, show: Readable, /, **arguments: Any) -> Any:
         """Call a tool, print the call and what it answered; returns the structured answer."""
-        words = f"{self._paint('→', 'yellow')} {self._paint(tool, 'bold')} {_inline(arguments)}"
-        self._print(f"  {words.rstrip()}")
+        called = (self._paint("  →", "yellow"), self._paint(tool, "bold"))
+        self._console.show((*called, _inline(arguments)) if arguments else called)
         self.calls += 1
         begun = time.monotonic()
         answer = await self.ask(tool, **arguments)
         took_ms = (time.monotonic() - begun) * 1000
-        lines = [_fitting(printable(line.replace(str(self.home), "~"))) for line in show(answer)]
-        painted = [self._paint(line, *_style(line)) for line in lines] or [""]
-        painted[-1] += self._paint(f"  {took_ms:.0f} ms", "dim")
-        for line in painted:
-            self._print(f"    {line}")
+        lines = [_fitting(line.replace(str(self.home), "~")) for line in show(answer)] or [""]
+        *first, last = [self._paint(f"    {line}", *_style(line)) for line in lines]
+        self._console.show(*first, (last, self._paint(f" {took_ms:.0f} ms", "dim")))
         return answer
 
     async def ask(self, tool: str, /, **arguments: Any) -> Any:
@@ -90,11 +89,6 @@ class Stage:
         """The tools that the server lists now."""
         return [tool.name for tool in await self._client.list_tools()]
 
-    @staticmethod
-    def _print(text: str) -> None:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-
     def expect(self, holds: bool, what: str) -> None:
         """Stop the story unless something holds."""
         if not holds:
@@ -102,7 +96,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(paint: Paint) -> AsyncIterator[Stage]:
+async def staged(console: Console) -> AsyncIterator[Stage]:
     """A stage whose home is gone, and whose server has ended, afterwards."""
     from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
 
@@ -122,7 +116,7 @@ async def staged(paint: Paint) -> AsyncIterator[Stage]:
         )
         try:
             async with Client(transport) as client:
-                yield Stage(home, client, paint)
+                yield Stage(home, client, console)
         except StoryError:
             raise
         except Exception as error:  # such as a server that went away: its own words tell why
@@ -200,7 +194,7 @@ def _furnish(home: Path) -> None:
 
 
 def _inline(arguments: Mapping[str, Any]) -> str:
-    return _fitting(json.dumps(arguments, ensure_ascii=False)) if arguments else ""
+    return _fitting(json.dumps(arguments, ensure_ascii=False))
 
 
 def _fitting(text: str) -> str:

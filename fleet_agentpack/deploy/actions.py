@@ -10,9 +10,9 @@ from fleet_agentpack.kit.actions import PROGRAM, Action
 
 
 def command(request: Request, *words: str, writes: bool = False) -> Action:
-    """A command of ours with the flags of the request that led to it.
+    """A command with the flags of the request that led to it.
 
-    A program is told to ask for JSON, and to approve what writes; a person is asked.
+    A program passes `--json`, and `--yes` to what writes; a person is asked instead.
     """
     line = shlex.join([PROGRAM, *_flags(request), *words])
     return Action.instruction(f"{line} --yes --json" if writes else f"{line} --json", person=line)

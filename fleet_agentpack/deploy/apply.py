@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fleet_agentpack.deploy import lockfile
 from fleet_agentpack.deploy.batch import Batch, Kept, Step
@@ -74,8 +73,10 @@ def refuse_adoption(plan: Plan) -> None:
         raise DeployError(
             "E_ADOPT_CONFIRM_REQUIRED",
             f"{len(paths)} existing file(s) are not managed by agentpack and would be overwritten,"
-            f" first {paths[0]}; look at the diff, then allow it with adopt",
-            advice=["fleet-agentpack diff shows what would change; --adopt allows it"],
+            f" the first is {paths[0]}; review the diff, then allow it with adopt",
+            advice=[
+                "run `fleet-agentpack diff` to review them, then pass --adopt to overwrite them"
+            ],
             flag="--adopt",
             adopt_updates=len(paths),
             sample_paths=paths[:SAMPLES],
@@ -109,7 +110,7 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     )
     lock = lockfile_sha256(workspace)
 
-    def record(changes: Sequence[SnapshotChange], backup_root: str) -> dict[str, Any]:
+    def record(changes: Sequence[SnapshotChange], backup_root: str) -> dict[str, object]:
         return Snapshot(
             kind="deploy",
             id=snapshot_id,
@@ -131,10 +132,10 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
 def edit_warnings(
     snapshots: SnapshotStore, snapshot_id: str, edited: Iterable[Change | Step]
 ) -> list[str]:
-    """Where the hand-made edits went that an apply or a rollback has overwritten."""
+    """Where edits by hand were saved that an apply or a rollback has overwritten."""
     backup = snapshots.directory(snapshot_id) / "backup"
     return [
-        f"{change.path} had been edited by hand; the edited file is kept as"
+        f"{change.path} had been edited by hand; the edited version was saved as"
         f" {backup / safe_name(change.target) / path_key(change.path)}"
         for change in edited
     ]

@@ -38,7 +38,7 @@ class Batch:
     id: str
     steps: Sequence[Step]
     kept: Sequence[Kept]
-    record: Callable[[Sequence[SnapshotChange], str], dict[str, Any]]  # from changes and backups
+    record: Callable[[Sequence[SnapshotChange], str], dict[str, object]]  # from changes and backups
     origin: dict[str, Any]
 
 

@@ -23,7 +23,7 @@ from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
 class Change(NamedTuple):
-    """One difference between what is there and what should be."""
+    """One difference between the disk and the desired state."""
 
     target: str
     op: Operation
@@ -118,7 +118,7 @@ def _deletes(survey: Survey, target: str) -> Iterator[Change]:
 
 
 def drift(survey: Survey, extras: Iterable[tuple[Root, str, FileState]] = ()) -> list[DriftRow]:
-    """What status reports: per root the files that matter by path, then the extras."""
+    """What status reports: per root the managed files by path, then the extras."""
     by_root: dict[Root, list[DriftRow]] = {root: [] for root in survey.roots}
     for root, row in _differences(survey):
         by_root[root].append(row)

@@ -1,4 +1,4 @@
-"""The desired state: every target's outputs merged, clashes refused before anything is written."""
+"""The desired state: the outputs of all targets, merged; clashes are refused."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
 
 
 def _refuse_too_long(path: str) -> None:
-    """What no disk takes is refused while nothing is written yet."""
+    """Refuse what no file system accepts before anything is written."""
     parts = path.split("/")
     if len(os.fsencode(path)) > _LONGEST_PATH or max(map(len, map(os.fsencode, parts))) > 255:
         raise DeployError.io(path, OSError(errno.ENAMETOOLONG, "the name is too long"), "write")
@@ -116,7 +116,7 @@ def _refuse_file_as_directory(desired: Desired) -> None:
 
 
 def _refuse_same_name(desired: Desired) -> None:
-    """Names that differ in case or in unicode form only are one file on some file systems."""
+    """Names that differ only in case or Unicode form are one file on some file systems."""
     for outputs in desired.outputs.values():
         if "".join(outputs).isascii() and len({path.lower() for path in outputs}) == len(outputs):
             continue
@@ -124,9 +124,7 @@ def _refuse_same_name(desired: Desired) -> None:
         for path, output in outputs.items():
             known = seen.setdefault(_folded(path), output)
             if known is not output and folds_names(output.root.dir):
-                raise _conflict(
-                    known, output, "want the same name, on a disk that ignores case, for"
-                )
+                raise _conflict(known, output, "clash, because the file system ignores case, at")
 
 
 def _folded(path: str) -> str:
@@ -134,7 +132,7 @@ def _folded(path: str) -> str:
 
 
 def folds_names(directory: str) -> bool:
-    """Whether the file system under a directory takes `A` and `a` for one name."""
+    """Whether the file system of a directory treats `A` and `a` as one name."""
     place = Path(directory)
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -153,7 +151,7 @@ def _conflict(one: Output, other: Output, clash: str) -> DeployError:
     return DeployError(
         "E_DESIRED_STATE_CONFLICT",
         f"{ids} {clash} {one.root.target} {one.path}",
-        advice=["error[E_DESIRED_STATE_CONFLICT]: give one of the modules another name or target"],
+        advice=["E_DESIRED_STATE_CONFLICT: rename one of the modules, or change its targets"],
         target=one.root.target,
         path=one.path,
         path_posix=one.path,

@@ -1,4 +1,4 @@
-"""Doctor: are the roots there, may we write to them, does git ignore what we leave in them?"""
+"""Doctor: do the roots exist, are they writable, does git ignore the manifests in them?"""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def repair(issue: Issue, directory: str) -> Repair | None:
 
 
 def check_root(root: Root) -> RootCheck:
-    """What is right and wrong with one root; nothing is written to find out."""
+    """The state of one root; nothing is written to find out."""
     exists = os.path.lexists(root.dir)
     is_directory = os.path.isdir(root.dir)
     writable = is_directory and os.access(root.dir, os.W_OK | os.X_OK)
@@ -101,7 +101,7 @@ def ignore_manifests(top: str) -> GitignoreFix:
 
 
 def add_lines(path: Path, wanted: list[str]) -> bool:
-    """Append the lines that a text file does not have yet; says whether it changed."""
+    """Append the lines that a text file lacks; returns whether it changed."""
     try:
         text = path.read_bytes() if path.exists() else b""
         present = {line.strip() for line in text.decode("utf-8", "replace").splitlines()}

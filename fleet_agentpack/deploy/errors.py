@@ -13,7 +13,7 @@ from fleet_agentpack.kit.results import jsonable
 
 TARGET_CHOICES = ("all", "codex", "claude_code", "cursor", "vscode")
 
-# Code → (reason_code, next_actions) used when the place that raises has nothing better to say.
+# Code → (reason_code, next_actions), unless the raising code gives its own.
 CODES: dict[str, tuple[str, tuple[str, ...]]] = {
     "E_ADOPT_CONFIRM_REQUIRED": ("adopt_confirm_required", ("retry_with_adopt",)),
     "E_BUSY": ("busy", ("wait", "retry_command")),
@@ -76,9 +76,9 @@ _IO_REASONS = {
     errno.EISDIR: ("not_a_file", ("move_directory_away", "retry_command")),
 }
 _IO_HINTS = {
-    "E_IO_PERMISSION_DENIED": "check the owner and the permissions of this path",
+    "E_IO_PERMISSION_DENIED": "check who owns this path, and its permissions",
     "E_IO_PATH_TOO_LONG": "use shorter module ids, file names or directories",
-    "E_IO_INVALID_PATH": "this path cannot be used; look for links and odd characters in it",
+    "E_IO_INVALID_PATH": "check this path for symbolic links and unusual characters",
 }
 
 
@@ -115,7 +115,7 @@ class DeployError(AppError):
         return payload
 
     def during(self, command_id: str) -> Self:
-        """This error, told as the failure of a command."""
+        """This error as the failure of a command."""
         self.command_id = self.command_id or command_id
         return self
 
@@ -127,7 +127,7 @@ class DeployError(AppError):
         else:
             error = cls(
                 "E_INVALID_ARGUMENTS",
-                "; ".join(str(problem) for problem in problems) or "the arguments do not fit",
+                "; ".join(str(problem) for problem in problems) or "the arguments are not valid",
                 problems=[
                     {"field": problem.field, "kind": problem.kind, "message": problem.message}
                     for problem in problems
@@ -137,24 +137,24 @@ class DeployError(AppError):
 
     @classmethod
     def unexpected(cls, tool: str) -> Self:
-        """The error for a fault of ours."""
-        error = cls("E_UNEXPECTED", f"{tool} failed unexpectedly; the server's log has the details")
+        """The error for a bug in this package."""
+        error = cls("E_UNEXPECTED", f"{tool} failed unexpectedly; see the server's log for details")
         return error.during(_COMMAND_IDS.get(tool, tool))
 
     @classmethod
     def confirm_required(cls, tool: str) -> Self:
-        """The refusal of a mutation that nobody approved with `yes`."""
+        """The refusal of a change that was not approved with `yes`."""
         command_id = _COMMAND_IDS.get(tool, tool)
         error = cls(
             "E_CONFIRM_REQUIRED",
-            f"{command_id} changes files and needs an explicit approval: yes, or --yes in a shell",
+            f"{command_id} changes files: approve it with `yes: true`, in a shell with --yes",
             command=command_id,
         )
         return error.during(command_id)
 
     @classmethod
     def target_filter(cls, target: str | None, allowed: Sequence[str] = TARGET_CHOICES) -> Self:
-        """The refusal of a `target` argument that names nothing."""
+        """The refusal of a `target` argument that is not a target."""
         named = "this target" if target is None else f"target {target!r}"
         details: dict[str, Any] = {} if target is None else {"target": target}
         return cls(
@@ -173,7 +173,7 @@ class DeployError(AppError):
 
     @classmethod
     def io(cls, path: str | os.PathLike[str], error: OSError, doing: str = "use") -> Self:
-        """A file that the system would not let us use."""
+        """A file that the operating system refused to let us use."""
         number = error.errno or 0
         code = _IO_CODES.get(number, "E_UNEXPECTED")
         reason, actions = _IO_REASONS.get(number, (None, None))

@@ -1,4 +1,4 @@
-"""Checkouts of git modules under the agentpack home, one directory per address and commit."""
+"""Checkouts of git modules under the agentpack home, one directory per URL and commit."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Checkout:
 
 
 class GitStore:
-    """Finds checkouts, and makes the ones that are missing."""
+    """Finds checkouts, and clones what is missing."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
 
     def locked(self, module: Module, lockfile: Lockfile | None) -> Checkout:
-        """The checkout that the lockfile pins, or else the one that the ref names now."""
+        """The checkout that the lockfile pins, or else what the ref points to now."""
         source = _source_of(module)
         pinned = lockfile.commits.get(module.id) if lockfile else None
         if pinned and _COMMIT.match(pinned.commit):
@@ -45,7 +45,7 @@ class GitStore:
         return self.checkout(module, source, self.resolve(module, source))
 
     def resolve(self, module: Module, source: GitSource) -> str:
-        """The commit that a ref names now."""
+        """The commit that a ref points to now."""
         _check(module, source)
         if _COMMIT.match(source.ref):
             return source.ref
@@ -66,7 +66,7 @@ class GitStore:
         return (peeled or [rows[0][0]])[0]
 
     def checkout(self, module: Module, source: GitSource, commit: str) -> Checkout:
-        """The directory that holds a commit, cloned when it is not there yet."""
+        """The directory that holds a commit, cloned if needed."""
         _check(module, source)
         store = self._home.git_store / hashlib.sha256(source.url.encode()).hexdigest()
         found = self._present(module, store / commit)
@@ -151,7 +151,7 @@ def module_directory(module: Module, checkout: Checkout, subdir: str) -> str:
     found = os.path.realpath(checkout.directory / subdir)
     if not is_inside(found, checkout.directory):
         raise DeployError.config_invalid(
-            f"module {module.id}: subdir {subdir!r} leads out of its repository",
+            f"module {module.id}: subdir {subdir!r} points outside its repository",
             module_id=module.id,
         )
     return found
@@ -166,7 +166,7 @@ def _source_of(module: Module) -> GitSource:
 
 
 def _check(module: Module, source: GitSource) -> None:
-    """Refuse what git would take for an option, and paths out of the repository."""
+    """Refuse what git would read as an option, and paths outside the repository."""
     problem = ""
     if not source.url or source.url.startswith("-") or "::" in source.url.split("/")[0]:
         problem = f"git url {source.url!r} cannot be used"

@@ -45,7 +45,7 @@ class HashCache:
     def look(self, path: str) -> FileState:
         """The state of a regular file, read only when it may have changed.
 
-        Raises `OSError`, also for a symbolic link and for what is no regular file.
+        Raises `OSError`, also for a symbolic link or a special file.
         """
         known = self.entries.get(path)
         if known is not None and known.stamp == stamp_of(os.lstat(path)):
@@ -71,7 +71,7 @@ class HashCache:
         return state
 
     def save(self, used: Callable[[], set[str]]) -> None:
-        """Keep what was learnt, dropping what nobody used once it is the greater part."""
+        """Write the cache; once most entries are unused, only the used ones."""
         if not self._dirty or self._file is None:
             return
         self._dirty = False
@@ -83,11 +83,11 @@ class HashCache:
             write_atomic(self._file, _encode(self.entries), mode=0o600)
             _prune(self._file.parent)
         except (OSError, ValueError, OverflowError):
-            return  # a cache that cannot be written is done without
+            return  # a cache that cannot be written is optional
 
 
 def may_execute(mode: int) -> bool:
-    """Whether a file of this mode is a program for its owner."""
+    """Whether the owner may execute a file of this mode."""
     return mode & stat.S_IXUSR != 0 and os.name != "nt"
 
 
@@ -106,7 +106,7 @@ def cache_file(directory: Path, *names: str) -> Path:
 
 
 def _encode(entries: dict[str, FileState]) -> bytes:
-    """Column by column, which is read and written ten times as fast as JSON."""
+    """Column by column: ten times as fast to read and write as JSON."""
     digests, executables, stamps = zip(*entries.values(), strict=True) if entries else ((), (), ())
     numbers = zip(*stamps, strict=True) if stamps else [()] * len(_COLUMNS)
     columns = [

@@ -21,7 +21,7 @@ _GIT_OWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJ
 
 @dataclass(frozen=True)
 class Home:
-    """The directories and variables that the engine works with; it reads no others."""
+    """The directories and variables that the engine uses; it reads no others."""
 
     root: Path  # $AGENTPACK_HOME
     user: Path  # the user's home directory
@@ -53,17 +53,17 @@ class Home:
 
     @property
     def staging(self) -> Path:
-        """Where a transaction gathers its files; rubbish unless a journal names it."""
+        """Where a transaction stages its files; abandoned unless a journal names it."""
         return self.root / "state" / "staging"
 
     @property
     def journal(self) -> Path:
-        """What a running transaction is about to do."""
+        """The plan of a running transaction."""
         return self.root / "state" / "journal.json"
 
     @property
     def lock(self) -> Path:
-        """Held by whoever deploys or rolls back."""
+        """Locked during a deploy or a rollback."""
         return self.root / "state" / "apply.lock"
 
     @property
@@ -87,7 +87,7 @@ class Home:
         except UnicodeEncodeError:
             usable = False
         if not usable:
-            raise DeployError("E_INVALID_ARGUMENTS", "repo: this text cannot be a path")
+            raise DeployError("E_INVALID_ARGUMENTS", "repo: not a valid path")
         return self.cwd / given
 
 
@@ -101,7 +101,7 @@ class Project:
 
     @cached_property
     def id(self) -> str:
-        """The name of its overlays, from its remote; few repos have any, so git is asked late."""
+        """The name of its overlays, from its remote; asked for late, since few repos have any."""
         origin = _origin(self.home) if self.has_git else ""
         basis = normal_origin(origin) if origin else os.path.realpath(self.root)
         return hashlib.sha256(basis.encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -110,7 +110,7 @@ class Project:
 def git(
     home: Home, cwd: Path | str, *arguments: str, timeout_s: float = 60.0, stdin: bytes = b""
 ) -> process.Completed:
-    """Run git, never asking anything. Raises `DeployError` when there is no git."""
+    """Run git without prompts. Raises `DeployError` when git is not installed."""
     environ = {name: value for name, value in home.environ.items() if name not in _GIT_OWN}
     environ |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
@@ -122,11 +122,11 @@ def git(
             raise DeployError.io(cwd, error, "enter") from error
         raise DeployError(
             "E_GIT_NOT_FOUND",
-            "git is needed for this and was not found",
+            "git is required for this and was not found",
             args=list(arguments),
             cwd=str(cwd),
             cwd_posix=Path(cwd).as_posix(),
-            hint="install git and make sure that it is on PATH",
+            hint="install git, and make sure it is on PATH",
         ) from error
     except process.ProcessTimeoutError as error:
         raise DeployError(
@@ -144,7 +144,7 @@ def find_project(home: Home, remembered: Remembered[Project] | None = None) -> P
 
 
 def _git_files(home: Home) -> list[Path]:
-    """Everything that can change what git says about the working directory."""
+    """Everything that git's answer about the working directory depends on."""
     places = [directory / ".git" for directory in (home.cwd, *home.cwd.parents)]
     settings = [home.user / ".gitconfig", home.user / ".config/git/config"]
     return [*places, *(place / "config" for place in places), *settings]
@@ -168,7 +168,7 @@ def _origin(home: Home) -> str:
 
 
 def normal_origin(url: str) -> str:
-    """A remote's address without its scheme, so that ssh and https give one project."""
+    """A remote's URL without its scheme, so that ssh and https name the same project."""
     text = url.strip()
     while text.endswith(".git"):
         text = text[: -len(".git")]

@@ -1,4 +1,4 @@
-"""Directory listings, remembered by the directory's stat: adding or removing a name changes it."""
+"""Directory listings, cached by the directory's stat, which changes with its names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Listing(NamedTuple):
 
 
 class Lister:
-    """Lists directories, and does not read one again that has not changed."""
+    """Lists directories; an unchanged one is not read again."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Stamp, Listing]] = {}
 
     def list(self, directory: str, status: os.stat_result | None = None) -> Listing:
-        """What is in a directory, whose stat may have been taken just now. Raises `OSError`."""
+        """What a directory holds; pass its stat if it was just taken. Raises `OSError`."""
         status = status or os.stat(directory)
         stamp = stamp_of(status)
         known = self._known.get(directory)

@@ -54,7 +54,7 @@ class PinnedModule:
 
 @dataclass(frozen=True, kw_only=True)
 class ListedModule(PinnedModule):
-    """The same with its files, which are written for people and other programs, and not read."""
+    """A pinned module with its files, which we write for other readers and never read."""
 
     file_manifest: Sequence[TreeEntry]
 
@@ -82,7 +82,7 @@ def load(repo: Path) -> Lockfile:
     except FileNotFoundError as error:
         raise DeployError(
             "E_LOCKFILE_MISSING",
-            f"there is no {path}; run `fleet-agentpack lock` or `fleet-agentpack update`",
+            f"{path} does not exist; run `fleet-agentpack lock` or `fleet-agentpack update`",
             path=str(path),
             path_posix=path.as_posix(),
             hint="run `fleet-agentpack lock`",
@@ -104,17 +104,17 @@ def _decode(path: Path, data: bytes) -> Lockfile:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise DeployError(
             "E_LOCKFILE_INVALID",
-            f"{path} cannot be read as a lockfile",
+            f"{path} is not a valid lockfile",
             path=str(path),
             path_posix=path.as_posix(),
             error=f"{type(error).__name__}: {error}",
         ) from error
     raise DeployError(
         "E_LOCKFILE_UNSUPPORTED_VERSION",
-        f"{path}: version {version} is not supported",
+        f"{path}: version {version} is not supported, only version 1",
         path=str(path),
         path_posix=path.as_posix(),
         version=version,
         supported=SUPPORTED_VERSIONS,
-        hint="write it again with `fleet-agentpack lock`",
+        hint="regenerate it with `fleet-agentpack lock`",
     )

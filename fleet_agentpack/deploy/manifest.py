@@ -1,4 +1,4 @@
-"""`agentpack.yaml`: what it may say, how it is checked, which modules a profile takes."""
+"""`agentpack.yaml`: its content, how it is checked, which modules a profile selects."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.deploy.decode import Fields, ShapeError, is_null
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.yaml_fields import FieldError, Fields, is_null
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.paths import is_plain
 
@@ -30,7 +30,7 @@ class GitSource:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a module's files come from: a local path or git; a checked manifest has exactly one."""
+    """Where a module's files come from: a local path or git, exactly one once checked."""
 
     local_path: str | None = None
     git: GitSource | None = None
@@ -97,7 +97,7 @@ class Manifest:
         if found is None:
             raise DeployError(
                 "E_UNEXPECTED",
-                f"profile not found: {profile}; there are {', '.join(sorted(self.profiles))}",
+                f"profile not found: {profile}; choose from {', '.join(sorted(self.profiles))}",
                 reason="profile_not_found",
                 next_actions=("retry_with_profile", "edit_manifest_profiles"),
                 profile=profile,
@@ -112,9 +112,9 @@ def load(
     project_only: Sequence[str],
     remembered: dict[str, Manifest] | None = None,
 ) -> Manifest:
-    """Read and check a repo's manifest against the targets that are known here.
+    """Read a repo's manifest and check it against the known targets.
 
-    `remembered` holds the last manifest by its text, which need not be parsed again.
+    `remembered` holds the last manifest by its text, which is then not parsed again.
     """
     path = repo / FILE_NAME
     text = _read(path)
@@ -133,10 +133,10 @@ def _read(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DeployError(
             "E_CONFIG_MISSING",
-            f"there is no {path}",
+            f"{path} does not exist",
             path=str(path),
             path_posix=path.as_posix(),
-            hint="run `fleet-agentpack init`, or name another config repo with --repo",
+            hint="run `fleet-agentpack init` to create it, or choose a config repo with --repo",
         ) from error
     except OSError as error:
         raise DeployError.io(path, error, "read") from error
@@ -176,7 +176,7 @@ def _parse(path: Path, text: str) -> _Draft:
         modules = [
             _module(Fields(node, f"modules[{i}]")) for i, node in enumerate(root.list("modules"))
         ]
-    except (ShapeError, yaml12.YamlError) as error:
+    except (FieldError, yaml12.YamlError) as error:
         raise _invalid(path, str(error)) from error
     return _Draft(version, Manifest(path, profiles, targets, tuple(modules)))
 
@@ -227,7 +227,7 @@ def _git(fields: Fields) -> GitSource:
 def _choice(fields: Fields, name: str, allowed: Sequence[str]) -> str:
     value = fields.text(name)
     if value not in allowed:
-        raise ShapeError(
+        raise FieldError(
             f"{fields.path(name)}: unknown value `{value}`, expected {' or '.join(allowed)}"
         )
     return value
@@ -238,7 +238,7 @@ def _check(draft: _Draft, known: Sequence[str], project_only: Sequence[str]) -> 
     if draft.version not in SUPPORTED_VERSIONS:
         raise DeployError(
             "E_CONFIG_UNSUPPORTED_VERSION",
-            f"{manifest.path}: version {draft.version} is not supported",
+            f"{manifest.path}: version {draft.version} is not supported, only version 1",
             version=draft.version,
             supported=SUPPORTED_VERSIONS,
             path=str(manifest.path),
@@ -247,7 +247,7 @@ def _check(draft: _Draft, known: Sequence[str], project_only: Sequence[str]) -> 
         _check_target(name, manifest.targets[name], known, project_only)
     if "default" not in manifest.profiles:
         raise DeployError.config_invalid(
-            f"{manifest.path}: there must be a profile named `default`", profile="default"
+            f"{manifest.path}: a profile named `default` is required", profile="default"
         )
     seen: set[str] = set()
     for module in manifest.modules:
@@ -287,7 +287,7 @@ def _check_module(module: Module, seen: set[str], known: Sequence[str]) -> None:
 
 
 def id_problem(module_id: str) -> str | None:
-    """Why an id cannot be used as a name on disk, or None."""
+    """Why an id cannot be used as a file name, or None."""
     if any(ord(char) < 32 or ord(char) == 127 or char == "\\" for char in module_id):
         return "contains a backslash or a control character"
     for part in module_id.partition(":")[::2] if ":" in module_id else (module_id,):
@@ -299,7 +299,7 @@ def id_problem(module_id: str) -> str | None:
 def _unknown_target(target: str, known: Sequence[str], **details: Any) -> DeployError:
     return DeployError(
         "E_TARGET_UNSUPPORTED",
-        f"target {target!r} is not supported; there are {', '.join(known)}",
+        f"target {target!r} is not supported; choose from {', '.join(known)}",
         target=target,
         allowed=list(known),
         **details,

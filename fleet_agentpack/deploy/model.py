@@ -38,7 +38,7 @@ class Root(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """What stands at a place: a hash and whether it may be executed. Absent is None."""
+    """The state of one file: its hash and whether it is executable. An absent file is None."""
 
     sha256: str
     executable: bool
@@ -46,7 +46,7 @@ class FileState(NamedTuple):
 
 
 class Blob(NamedTuple):
-    """Some bytes that are known by their hash: a file's, read when needed, or our own."""
+    """Content known by its hash: a file's, read when needed, or generated."""
 
     sha256: str
     executable: bool
@@ -55,11 +55,11 @@ class Blob(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes, executable: bool = False) -> Blob:
-        """A blob of bytes made here."""
+        """A blob of generated content."""
         return cls(hashlib.sha256(data).hexdigest(), executable, "", data)
 
     def read(self) -> bytes:
-        """The bytes. Raises `DeployError` when the file is not what was hashed any more."""
+        """The bytes. Raises `DeployError` when the file has changed since it was hashed."""
         if self.data is not None:
             return self.data
         data = read_file(self.path)
@@ -119,7 +119,7 @@ def posix(path: str) -> str:
 
 
 def owner(roots: tuple[Root, ...], target: str, path: str) -> Root | None:
-    """The root that a path belongs to: of its target, the deepest one above it."""
+    """The root that a path belongs to: the deepest one of its target above it."""
     best: Root | None = None
     for root in roots:
         inside = root.target == target and path.startswith(f"{root.dir.rstrip('/')}/")

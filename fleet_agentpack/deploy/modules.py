@@ -1,4 +1,4 @@
-"""Modules as they will be deployed: upstream files with the overlays on, checked, never copied."""
+"""Modules as they will be deployed: upstream files with overlays applied, checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fleet_agentpack.deploy.validate import relevant, validate
 
 @dataclass(frozen=True)
 class Upstream:
-    """Where a module's own files are, and where links inside it may lead."""
+    """Where a module's own files are, and where links in it may point."""
 
     path: str
     boundaries: tuple[str, ...]
@@ -29,7 +29,7 @@ class ModuleFiles(NamedTuple):
     """A module's files as they will be deployed."""
 
     tree: Tree
-    warnings: tuple[str, ...]  # about overlays that their upstream has left behind
+    warnings: tuple[str, ...]  # about overlays whose upstream has changed
 
 
 class Modules:
@@ -76,7 +76,7 @@ class Modules:
 
 
 def upstream_of(module: Module, repo: Path, store: GitStore, lockfile: Lockfile | None) -> Upstream:
-    """A module's source on this disk; a git module is cloned when it is not there yet."""
+    """A module's source on disk; a git module is cloned if needed."""
     local = module.source.local_path
     if local is not None:
         path = os.path.normpath(f"{repo}/{local}" if local[:1] != "/" else local)

@@ -1,4 +1,4 @@
-"""Files left behind: deployed once to a root that the configuration does not name any more."""
+"""Files left behind: deployed to a root that the configuration no longer names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _RECORDS = 10  # how far back a target's last deploy is looked for
 
 
 def left_behind(workspace: Workspace, roots: Iterable[Root]) -> list[str]:
-    """Warnings about roots of this project's last deploys that are roots no longer.
+    """Warnings about roots of this project's last deploys that are no longer roots.
 
-    They are never touched: only the user knows whether the files are still wanted.
+    Their files are never touched: only the user knows whether they are still wanted.
     """
     current = {root.manifest_path for root in roots}
     warnings = []
@@ -26,8 +26,8 @@ def left_behind(workspace: Workspace, roots: Iterable[Root]) -> list[str]:
         if files:
             warnings.append(
                 f"{len(files)} file(s) that were deployed to {root.dir} for {root.target} are left"
-                f" behind, first {files[0]}: the configuration does not cover that place any more;"
-                f" delete them and {root.manifest_path} by hand, or restore the old setting"
+                f" behind, the first is {files[0]}: the configuration no longer covers that place;"
+                f" delete them and {root.manifest_path} yourself, or restore the old setting"
             )
     return warnings
 
@@ -56,7 +56,7 @@ def _last_roots(workspace: Workspace) -> list[Root]:
 
 
 def _could_be_ours(workspace: Workspace, root: Root) -> bool:
-    """A record of agentpack itself does not name its project: trust what can only be ours."""
+    """agentpack's own records do not name their project: trust what can only be this one."""
     user = str(workspace.home.user).rstrip("/")
     project = workspace.project.root.rstrip("/")
     return root.path("").startswith((f"{project}/", f"{user}/.codex/", f"{user}/.claude/"))

@@ -1,14 +1,16 @@
-"""Overlays: the user's own files and patches over a module, for all, a machine, or a project."""
+"""Overlays: the user's files and patches on top of a module, for all, a machine or a project."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, Project, git
@@ -30,6 +32,14 @@ class Overlay:
     def metadata(self) -> str:
         """The directory that describes the overlay and is never deployed."""
         return f"{self.directory}/{METADATA_DIR}"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The upstream files that an overlay was made from."""
+
+    upstream_sha256: str
+    file_manifest: Sequence[TreeEntry]
 
 
 class Overlays:
@@ -58,7 +68,7 @@ class Overlays:
         return found
 
     def candidates(self, scope: str, module_id: str) -> list[str]:
-        """Every directory that could be a module's overlay and exists, preferred one first."""
+        """Every existing directory that could be a module's overlay, the preferred one first."""
         names = dict.fromkeys(
             [module_fs_key(module_id), module_fs_key(module_id, bounded=False), module_id]
         )
@@ -85,31 +95,31 @@ class Overlays:
         return tree
 
     def drift(self, module_id: str, upstream: list[TreeEntry], reader: TreeReader) -> Iterator[str]:
-        """Warnings about overlays whose upstream has moved on since they were made."""
+        """Warnings about overlays whose upstream has changed since they were made."""
         for overlay in self.of(module_id):
             baseline = _baseline(overlay)
             if baseline is None:
                 continue
             files, patches = self._contents(overlay, reader)
             now = {entry.path: entry.sha256 for entry in upstream}
-            then = {row["path"]: row["sha256"] for row in baseline["file_manifest"]}
+            then = {entry.path: entry.sha256 for entry in baseline.file_manifest}
             changed = False
             for name in sorted({*files, *patches} & set(then)):
                 if now.get(name) != then[name]:
                     changed = True
                     what = "changed" if name in now else "removed"
                     yield (
-                        f"overlay drift ({overlay.scope}) module {module_id}: upstream {what}"
-                        f" {name} since the overlay was made; compare it with {overlay.directory}"
+                        f"overlay drift ({overlay.scope}) module {module_id}: {name} was {what}"
+                        f" upstream after the overlay was made; check {overlay.directory}"
                     )
-            if not changed and tree_hash(upstream) != baseline["upstream_sha256"]:
+            if not changed and tree_hash(upstream) != baseline.upstream_sha256:
                 yield (
-                    f"overlay drift ({overlay.scope}) module {module_id}: upstream changed since"
-                    f" the overlay was made; compare it with {overlay.directory}"
+                    f"overlay drift ({overlay.scope}) module {module_id}: upstream changed after"
+                    f" the overlay was made; check {overlay.directory}"
                 )
 
     def has_baseline(self, module_id: str) -> bool:
-        """Whether any overlay of a module remembers what it was made from."""
+        """Whether any overlay of a module records what it was made from."""
         return any(
             Path(overlay.metadata, "baseline.json").is_file() for overlay in self.of(module_id)
         )
@@ -193,7 +203,7 @@ class Overlays:
             "E_OVERLAY_PATCH_APPLY_FAILED",
             f"{patch.path} does not apply to {name} of module {module_id}",
             stderr=done.complaint.replace(scratch, ""),
-            hint="the upstream file has changed: write the patch again",
+            hint="the upstream file has changed: make the patch again",
             **details,
         )
 
@@ -236,7 +246,7 @@ def _check_kind(overlay: Overlay, files: list[str], patches: list[str]) -> None:
             overlay_dir=overlay.directory,
             override_files=files,
             patch_files=patches,
-            hint="keep one kind of change per overlay",
+            hint="use either override files or patches in one overlay",
         )
 
 
@@ -259,19 +269,15 @@ def _kind(overlay: Overlay) -> str:
     return str(kind)
 
 
-def _baseline(overlay: Overlay) -> dict[str, Any] | None:
+def _baseline(overlay: Overlay) -> Baseline | None:
     path = Path(overlay.metadata, "baseline.json")
     if not path.is_file():
         return None
     try:
-        found = json.loads(read_file(str(path)))
-        rows = [
-            {"path": str(row["path"]), "sha256": row["sha256"]} for row in found["file_manifest"]
-        ]
-        return {"file_manifest": rows, "upstream_sha256": found["upstream_sha256"]}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return msgspec.json.decode(read_file(str(path)), type=Baseline)
+    except (ValueError, RecursionError) as error:
         raise DeployError.config_invalid(
-            f"{path} cannot be read as an overlay's baseline", overlay_dir=overlay.directory
+            f"{path} is not a valid overlay baseline", overlay_dir=overlay.directory
         ) from error
 
 
@@ -282,7 +288,7 @@ def _patch_problem(tree: Tree, name: str, patch: Blob) -> str | None:
     except EscapeError as error:
         return str(error)
     if name not in tree:
-        return f"there is no {name} to patch"
+        return f"the module has no file {name}"
     try:
         tree[name].read().decode("utf-8")
         text = patch.read().decode("utf-8")
@@ -298,7 +304,7 @@ def _patch_problem(tree: Tree, name: str, patch: Blob) -> str | None:
     for line, prefix in ((before[0], "a/"), (after[0], "b/")):
         words = line[4:].split()
         if not words or words[0].removeprefix(prefix) != name:
-            return f"the patch names {words[0] if words else 'nothing'}, not {name}"
+            return f"the patch changes {words[0] if words else 'nothing'}, not {name}"
     return None
 
 

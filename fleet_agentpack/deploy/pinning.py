@@ -1,8 +1,7 @@
-"""`lock`, `fetch` and `update`: pin every module, and bring the pinned commits here."""
+"""`lock`, `fetch` and `update`: pin every module, and fetch the pinned commits."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from fleet_agentpack.deploy import lockfile
@@ -10,6 +9,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.gitstore import GitStore, module_directory
 from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.indented_json import indented
 from fleet_agentpack.deploy.lockfile import (
     ListedModule,
     Lockfile,
@@ -24,7 +24,6 @@ from fleet_agentpack.deploy.results import Fetched, Locked, Updated, UpdateStep
 from fleet_agentpack.deploy.snapshots import now_text
 from fleet_agentpack.deploy.trees import list_files, tree_hash
 from fleet_agentpack.kit.files import write_atomic
-from fleet_agentpack.kit.results import jsonable
 
 
 class Pinning:
@@ -38,18 +37,17 @@ class Pinning:
         self.path = repo / lockfile.FILE_NAME
 
     def lock(self, manifest: Manifest) -> Locked:
-        """Pin every enabled module to what its source is now."""
+        """Pin every enabled module to the current state of its source."""
         modules = sorted((m for m in manifest.modules if m.enabled), key=lambda module: module.id)
         document = Lockfile(generated_at=now_text(), modules=list(map(self._pinned, modules)))
-        text = json.dumps(jsonable(document), indent=2, ensure_ascii=False) + "\n"
         try:
-            write_atomic(self.path, text, durable=self._home.durable)
+            write_atomic(self.path, indented(document), durable=self._home.durable)
         except OSError as error:
             raise DeployError.io(self.path, error, "write") from error
         return Locked(str(self.path), self.path.as_posix(), len(modules))
 
     def fetch(self) -> Fetched:
-        """Have every pinned commit here, and check that it is what was pinned."""
+        """Fetch every pinned commit, and check its content against the lockfile."""
         pinned = [
             (module, module.resolved_source.git)
             for module in lockfile.load(self._repo).modules
@@ -81,7 +79,7 @@ class Pinning:
         if tree_hash(files) != pinned.sha256:
             raise DeployError(
                 "E_UNEXPECTED",
-                f"store content hash mismatch for {pinned.id}: {place} is not what was locked",
+                f"store content hash mismatch for {pinned.id}: {place} differs from the lockfile",
                 reason="store_content_mismatch",
                 next_actions=("remove_checkout", "run_fetch"),
                 module_id=pinned.id,

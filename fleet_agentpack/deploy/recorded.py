@@ -1,4 +1,4 @@
-"""What was written last: the list of managed files that every root carries, or a snapshot's."""
+"""What was written last: the managed files that a root's manifest, or else a snapshot, lists."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fleet_agentpack.deploy.indented_json import indented
 from fleet_agentpack.deploy.model import Output, Root
-from fleet_agentpack.deploy.pretty import pretty
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.kit.paths import is_plain
 from fleet_agentpack.kit.stamps import Stamp, stamp
@@ -67,7 +67,7 @@ def read_records(
 
 
 def read_manifest(root: Root, remembered: KnownRecords) -> RootRecord:
-    """A root's own manifest; one that cannot be used counts as missing and is named."""
+    """A root's own manifest; an unusable one counts as missing, with a warning."""
     for path, legacy in ((root.manifest_path, False), (root.legacy_manifest_path, True)):
         seen = stamp(path)
         if seen is None:
@@ -94,7 +94,7 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if legacy and not isinstance(error, OSError):
             return RootRecord(root)
-        return _unusable(root, f"target manifest {path} failed to parse and is ignored")
+        return _unusable(root, f"target manifest {path} cannot be parsed and is ignored")
     if version != SCHEMA_VERSION:
         return _unusable(
             root, f"target manifest {path} has an unsupported schema_version {version}"
@@ -103,7 +103,7 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
         if legacy:
             return RootRecord(root)
         return _unusable(root, f"target manifest {path} belongs to {tool!r}, not {root.target}")
-    old_name = f"target manifest {path} has the old name; the next deploy writes the new one"
+    old_name = f"target manifest {path} has the old file name; the next deploy writes the new one"
     warnings = [old_name] if legacy else []
     files, prefix = {}, root.path("")
     for relative, sha256 in entries.items():
@@ -138,4 +138,4 @@ def manifest_bytes(
             for output in outputs
         ],
     }
-    return pretty(document)
+    return indented(document)

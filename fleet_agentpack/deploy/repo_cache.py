@@ -30,10 +30,10 @@ class KnownDesired:
 
 @dataclass
 class RepoCache:
-    """Everything here can be made again; nothing here outlives the process."""
+    """Everything here can be computed again, and ends with the process."""
 
     reader: TreeReader
-    made: dict[Any, Blob] = field(default_factory=dict)  # contents that we generate
+    made: dict[Any, Blob] = field(default_factory=dict)  # generated, by what it was made from
     trees: dict[str, Tree] = field(default_factory=dict)  # by module id
     valid: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module id → what was checked
     desired: dict[str, KnownDesired] = field(default_factory=dict)  # by the request's target

@@ -125,7 +125,7 @@ class DeployData:
 
 
 class DriftRow(NamedTuple):
-    """One file that is not as it was deployed."""
+    """One file that differs from the desired state."""
 
     actual: str | None
     expected: str | None
@@ -166,7 +166,7 @@ class NextAction:
 
 @dataclass(frozen=True)
 class StatusData:
-    """How the disk differs from what should be there."""
+    """How the disk differs from the desired state."""
 
     drift: Sequence[DriftRow]
     profile: str
@@ -183,7 +183,7 @@ class StatusData:
 
 @dataclass(frozen=True)
 class GitignoreFix:
-    """A work tree that now ignores the target manifests."""
+    """A git work tree that now ignores the target manifests."""
 
     gitignore_path: str
     gitignore_path_posix: str
@@ -271,7 +271,7 @@ class SnapshotsData:
 class SnapshotData:
     """One snapshot as it is stored."""
 
-    snapshot: Mapping[str, Any]
+    snapshot: Mapping[str, object]
 
 
 # init, lock, fetch and update
@@ -307,7 +307,7 @@ class Locked:
 
 @dataclass(frozen=True)
 class Fetched:
-    """The pinned commits that are here."""
+    """The pinned commits that are in the store."""
 
     git_modules_fetched: int
     store: str

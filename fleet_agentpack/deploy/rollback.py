@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.disk import Reader
@@ -32,7 +31,7 @@ RootKey = tuple[str, str]  # target, directory
 
 @dataclass(frozen=True)
 class RootRollback:
-    """What it takes for one root to be at a snapshot again."""
+    """What it takes to bring one root back to a snapshot."""
 
     steps: Sequence[Step]
     managed: Sequence[ManagedFile]
@@ -43,7 +42,7 @@ class RootRollback:
 
 @dataclass(frozen=True)
 class Rollback:
-    """What it takes to be at a snapshot again."""
+    """What it takes to go back to a snapshot."""
 
     to: Snapshot
     roots: Sequence[RootRollback]
@@ -61,13 +60,13 @@ class Rollback:
 
     @property
     def edited(self) -> list[Step]:
-        """The steps that replace what somebody edited by hand."""
+        """The steps that overwrite edits made by hand."""
         return [step for root in self.roots for step in root.edited]
 
     def batch(self, event_id: str) -> Batch:
         """The transaction that carries it out."""
 
-        def record(changes: Sequence[SnapshotChange], backup_root: str) -> dict[str, Any]:
+        def record(changes: Sequence[SnapshotChange], backup_root: str) -> dict[str, object]:
             listed = {change.path for change in changes}
             manifests = (root.manifest for root in self.roots)
             others = [change for change in manifests if change and change.path not in listed]
@@ -88,7 +87,7 @@ class Rollback:
 
 
 def choose(history: History, store: SnapshotStore, snapshot_id: str) -> Snapshot:
-    """The snapshot to go back to. Raises `DeployError` that names the ones there are."""
+    """The snapshot to go back to. Raises `DeployError`, which lists those that can be chosen."""
     found = history.by_id.get(snapshot_id)
     ids = [snapshot.id for snapshot in history.snapshots if snapshot.kind != "rollback"]
     if found is None:
@@ -101,7 +100,7 @@ def choose(history: History, store: SnapshotStore, snapshot_id: str) -> Snapshot
         )
     if not found.lists_files and not (store.directory(snapshot_id) / "state").is_dir():
         raise _refused(
-            f"snapshot {snapshot_id} does not say which files there were",
+            f"snapshot {snapshot_id} does not list its files and cannot be restored",
             "snapshot_incomplete",
             ids,
         )
@@ -109,11 +108,11 @@ def choose(history: History, store: SnapshotStore, snapshot_id: str) -> Snapshot
 
 
 def not_found(snapshot_id: str, history: History) -> DeployError:
-    """The answer to an id that is not there: the ids that are."""
+    """The error for an unknown id; it lists the known ones."""
     ids = [snapshot.id for snapshot in history.snapshots if snapshot.kind != "rollback"]
-    known = f"there are {', '.join(ids[:-21:-1])}" if ids else "there are none yet"
+    known = f"choose from {', '.join(ids[:-21:-1])}" if ids else "there are no snapshots yet"
     return _refused(
-        f"there is no snapshot {snapshot_id[:100]!r}; {known}", "snapshot_not_found", ids
+        f"snapshot {snapshot_id[:100]!r} does not exist; {known}", "snapshot_not_found", ids
     )
 
 
@@ -132,7 +131,7 @@ def prepare(history: History, store: SnapshotStore, to: Snapshot, reader: Reader
 def _root_states(
     history: History, snapshot_id: str
 ) -> tuple[dict[RootKey, str], dict[RootKey, str]]:
-    """Which snapshot each root was written by: right after one snapshot, and now."""
+    """Which snapshot last wrote each root: right after the given one, and now."""
     now: dict[RootKey, str] = {}
     at: dict[str, dict[RootKey, str]] = {}
     for snapshot in history.snapshots:
@@ -155,7 +154,7 @@ def _is_foreign(
     now: Mapping[RootKey, str],
     store: SnapshotStore,
 ) -> bool:
-    """Whether a root was last written from another project, and the snapshot has no say in it."""
+    """Whether a root belongs to another project, and the snapshot did not write it."""
     if then.get(key) == to.id:
         return False
     ours = store.project_of(to.id)
@@ -165,7 +164,7 @@ def _is_foreign(
 
 @dataclass(frozen=True)
 class _Past:
-    """What the snapshots know about the time of one of them."""
+    """What the snapshots tell about the time of one of them."""
 
     history: History
     store: SnapshotStore
@@ -174,7 +173,7 @@ class _Past:
     def compare(
         self, reader: Reader, root: Root, then: str | None, now: str | None
     ) -> RootRollback:
-        """A root as it is against how the snapshot `then` left it; `now` wrote it last."""
+        """A root as it is now against how the snapshot `then` left it; `now` wrote it last."""
         by_id = self.history.by_id
         files = by_id[then].files_of(root.target, root.dir) if then else []
         managed = _managed_now(root, by_id[now] if now else None)
@@ -190,8 +189,8 @@ class _Past:
             if before is not None and file.path not in managed:
                 left.add(file.path)
                 warnings.append(
-                    f"{file.path} is not managed by agentpack and was left as it is; move it away"
-                    " and roll back again to get the deployed file"
+                    f"{file.path} is not managed by agentpack and was left alone; move it away and"
+                    " roll back again to restore the deployed file"
                 )
             else:
                 steps.append(step)
@@ -202,7 +201,7 @@ class _Past:
                 continue
             backup = _replaced_by_adopt(root, path, later)
             if backup is not None and not os.path.isfile(backup):
-                warnings.append(f"the file that stood at {path} before is no longer in {backup}")
+                warnings.append(f"the original {path} cannot be restored: {backup} is missing")
                 backup = None
             steps.append(_given_back(root, path, before.sha256, backup))
         kept = [file for file in files if file.path not in left]
@@ -215,7 +214,7 @@ class _Past:
         )
 
     def _restored(self, then: str, file: ManagedFile, before: FileState | None) -> Step | None:
-        """The step that brings a file back, None when it stands there already."""
+        """The step that restores a file, None when it is already right."""
         blob = self._stored(then, file)
         executable = blob is not None and blob.executable
         if before and before.sha256 == file.sha256 and (before.executable or not executable):
@@ -226,7 +225,7 @@ class _Past:
         return Step(file.target, "rollback_restore", file.path, sha256, blob)
 
     def _stored(self, snapshot_id: str, file: ManagedFile) -> Blob | None:
-        """A file as it was at a snapshot: its copy there, or the backup of whoever replaced it.
+        """A file as it was at a snapshot: its copy there, or the backup made when it was replaced.
 
         The first versions of agentpack kept no copies, only backups.
         """
@@ -245,7 +244,7 @@ class _Past:
     def _manifest_step(
         self, root: Root, then: str | None, files: Sequence[ManagedFile], *, whole: bool
     ) -> Iterator[Step]:
-        """The root's manifest as it was then, or for fewer files; or none at all."""
+        """The step for the root's manifest, if any; it is not whole when files were left alone."""
         path = root.manifest_path
         try:
             before = hash_at(path) if os.path.lexists(path) else None
@@ -290,7 +289,7 @@ def _lost(snapshot_id: str, path: str) -> DeployError:
 
 
 def _given_back(root: Root, path: str, before: str, backup: str | None) -> Step:
-    """Remove a file that was not ours at that time, or put back what an adopt had replaced."""
+    """Delete a file that was not managed then, or restore what an adopt had replaced."""
     if backup is None:
         return Step(root.target, "rollback_delete", path, before, None)
     blob = Blob(hash_at(backup), False, backup)
@@ -299,7 +298,7 @@ def _given_back(root: Root, path: str, before: str, backup: str | None) -> Step:
 
 
 def _replaced_by_adopt(root: Root, path: str, later: Sequence[Snapshot]) -> str | None:
-    """The backup made when a path last became managed since a snapshot, if a file stood there."""
+    """The file that a path held when it last became managed after a snapshot, if there was one."""
     backup, managed = None, False
     for snapshot in later:
         listed = path in snapshot.paths_of(root.target)
@@ -314,7 +313,7 @@ def _replaced_by_adopt(root: Root, path: str, later: Sequence[Snapshot]) -> str 
 
 
 def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> bytes:
-    """A manifest for files whose modules are not known any more."""
+    """A manifest for files whose modules are no longer known."""
     outputs = [
         Output(root, file.path, Blob(file.sha256, False, ""), ())
         for file in sorted(files, key=lambda file: file.path)

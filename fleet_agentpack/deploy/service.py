@@ -39,9 +39,9 @@ from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
+from fleet_agentpack.deploy.text_diff import text_diffs
 from fleet_agentpack.deploy.transaction import Report, Transaction, pending
 from fleet_agentpack.deploy.trees import TreeReader
-from fleet_agentpack.deploy.unified import unified
 from fleet_agentpack.deploy.workspace import Request, Workspace, extras
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
@@ -53,7 +53,7 @@ Confirm = Callable[[Plan], bool]
 
 
 def _silent(_done: float, _total: float | None, _text: str) -> None:
-    """Progress that nobody waits for."""
+    """Progress without a listener."""
 
 
 class DeployService:
@@ -73,7 +73,7 @@ class DeployService:
         self._caches: dict[str, RepoCache] = {}
         self._turn = threading.RLock()
 
-    # Looking.
+    # Commands that only read.
 
     @paused_collector()
     def plan(self, request: Request, name: str = "plan") -> Envelope[PlanData]:
@@ -132,7 +132,7 @@ class DeployService:
             return Envelope.of(name, data, warnings)
 
     def snapshots(self) -> Envelope[SnapshotsData]:
-        """The snapshots there are, newest first."""
+        """All snapshots, newest first."""
         with self._command("snapshots"):
             history = self._snapshots.history()
             rows = [
@@ -173,7 +173,7 @@ class DeployService:
             data = RollbackPreview(changes=changes, rolled_back_to=to)
             return Envelope.of("rollback", data, prepared.warnings)
 
-    # Touching.
+    # Commands that write.
 
     def deploy(
         self, request: Request, report: Report = _silent, confirm: Confirm | None = None
@@ -189,8 +189,8 @@ class DeployService:
             found = self._propose(request, cache, disk, recovered)
             if not _approved(found, confirm):
                 return _untouched(found)
-            # The plan was made, and perhaps confirmed, without the lock, so that a person who
-            # takes long to answer keeps nobody waiting. It counts only if nobody deployed since.
+            # The plan was made, and perhaps confirmed by a person, without the lock, which others
+            # may need meanwhile. If somebody has deployed since, it is made and confirmed again.
             with self._locked():
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
                     recovered += Transaction(self._home, disk, report).recover()
@@ -203,7 +203,7 @@ class DeployService:
         """Go back to a snapshot; recorded as an event of its own."""
         with self._command("rollback"), self._cache(Request()) as cache:
             disk = self._disk(cache.reader.hashes)
-            # A refused call writes nothing, not even the lock file: refuse before taking it.
+            # A refused call writes nothing, not even the lock file: refuse before locking.
             rollback.choose(self._snapshots.history(), self._snapshots, to)
             with self._locked():
                 recovered = Transaction(self._home, disk, report).recover()
@@ -255,7 +255,7 @@ class DeployService:
         if lock is False and missing and wants_fetch:
             raise DeployError(
                 "E_UNEXPECTED",
-                f"lockfile missing: {path}; run `fleet-agentpack lock`, or leave out --no-lock",
+                f"lockfile missing: {path}; run `fleet-agentpack lock`, or drop --no-lock",
                 reason="lockfile_missing",
                 next_actions=("run_lock", "retry_command"),
             ).during("update")
@@ -271,7 +271,7 @@ class DeployService:
 
     def texts(self, found: Plan) -> Iterator[tuple[Change, str]]:
         """The differences of a plan as text, one by one."""
-        return unified(self._home, found.changes)
+        return text_diffs(self._home, found.changes)
 
     def _propose(
         self, request: Request, cache: RepoCache, reader: Reader, recovered: Sequence[str] = ()
@@ -291,7 +291,7 @@ class DeployService:
 
     def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[DeployData]:
         transaction = Transaction(self._home, disk, report)
-        transaction.recover()  # nothing is pending; this throws away what was only staged
+        transaction.recover()  # nothing is pending; this only removes abandoned staged files
         snapshot_id = self._snapshots.new_id()
         transaction.run(apply.batch_of(found, snapshot_id))
         edited = [change for change in found.plan.changes if change.edited_by_hand]
@@ -312,7 +312,7 @@ class DeployService:
             return Transaction(self._home, disk, report).recover()
 
     def _pending(self) -> list[str]:
-        """A warning for those who only look while a transaction is under way or was cut short."""
+        """A warning for read-only commands while a transaction is running or was interrupted."""
         try:
             if not self._home.journal.exists():
                 return []
@@ -325,14 +325,14 @@ class DeployService:
             with file_lock(self._home.lock, timeout_s=0):
                 return [
                     f"an interrupted deploy ({found}) is pending; the next deploy or rollback"
-                    " finishes or undoes it"
+                    " will finish or undo it"
                 ]
         except (LockTimeoutError, OSError):
-            return [f"a deploy ({found}) is running; this answer may show a part of it"]
+            return [f"a deploy ({found}) is running; this result may show it half done"]
 
     @contextmanager
     def _cache(self, request: Request) -> Iterator[RepoCache]:
-        """What this process knows about a repo; one call at a time."""
+        """What this process remembers about a repo, for one call at a time."""
         repo = str(self._home.repo(request.repo))
         with self._turn:
             if repo not in self._caches:
@@ -342,7 +342,7 @@ class DeployService:
 
     @contextmanager
     def _command(self, name: str) -> Iterator[None]:
-        """Errors know which command failed."""
+        """Name the command in errors."""
         try:
             yield
         except DeployError as error:
@@ -356,7 +356,7 @@ class DeployService:
         except LockTimeoutError as error:
             raise DeployError(
                 "E_BUSY",
-                "another deploy or rollback is running; try again when it is done",
+                "another deploy or rollback is running; try again when it has finished",
                 lock=str(self._home.lock),
             ) from error
         except OSError as error:
@@ -364,7 +364,7 @@ class DeployService:
 
 
 def _approved(found: Proposal, confirm: Confirm | None) -> bool:
-    """Whether there is something to apply and nobody objects. Raises `E_ADOPT_…`."""
+    """Whether to apply: something changes, and it is confirmed. Raises `DeployError`."""
     if not found.workspace.request.adopt:
         apply.refuse_adoption(found.plan)
     return not found.is_needless and (confirm is None or confirm(found.plan))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+
+import msgspec
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
@@ -20,7 +21,8 @@ from fleet_agentpack.kit.stamps import Remembered
 ORIGIN_FILE = "origin.json"  # inside <id>/: the project and the roots of a snapshot; ours alone
 
 
-class ManagedFile(NamedTuple):
+@dataclass(frozen=True)
+class ManagedFile:
     """A file that a snapshot wrote."""
 
     target: str
@@ -46,19 +48,19 @@ class SnapshotChange:
 
     @property
     def removes(self) -> bool:
-        """Whether nothing stands at the path afterwards."""
+        """Whether there is no file afterwards."""
         return self.op in ("delete", "rollback_delete")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """One record: a deploy, or a rollback to an earlier one."""
 
-    kind: str
+    kind: str = "deploy"
     id: str
     created_at: str
     targets: tuple[str, ...]
-    managed_files: tuple[ManagedFile, ...]
+    managed_files: tuple[ManagedFile, ...] = ()
     changes: tuple[SnapshotChange, ...]
     backup_root: str = ""
     rolled_back_to: str | None = None
@@ -76,7 +78,7 @@ class Snapshot:
 
     @property
     def emptied(self) -> tuple[Root, ...]:
-        """The roots whose manifests this record took away."""
+        """The roots whose manifests this record removed."""
         return tuple(
             Root(change.target, os.path.dirname(change.path), True)
             for change in self.changes
@@ -102,7 +104,7 @@ class Snapshot:
 
     @cached_property
     def root_keys(self) -> frozenset[tuple[str, str]]:
-        """Every root that this record had a say in, as target and directory."""
+        """Every root that this record wrote or emptied, as target and directory."""
         return frozenset((root.target, root.dir) for root in (*self.roots, *self.emptied))
 
     def paths_of(self, target: str) -> Set[str]:
@@ -124,7 +126,7 @@ class Snapshot:
     def _changes_by_path(self) -> dict[tuple[str, str], SnapshotChange]:
         return {(change.target, change.path): change for change in self.changes}
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """The record as it is stored."""
         return {
             "kind": self.kind,
@@ -132,7 +134,7 @@ class Snapshot:
             "created_at": self.created_at,
             "targets": list(self.targets),
             **(
-                {"managed_files": [file._asdict() for file in self.managed_files]}
+                {"managed_files": [vars(file) for file in self.managed_files]}
                 if self.managed_files
                 else {}
             ),
@@ -148,7 +150,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class History:
-    """All records that can be read, oldest first, and what could not."""
+    """All readable records, oldest first, with warnings about the others."""
 
     snapshots: tuple[Snapshot, ...]
     warnings: tuple[str, ...] = ()
@@ -162,6 +164,14 @@ class History:
         """The records that came after one."""
         place = [snapshot.id for snapshot in self.snapshots].index(snapshot_id)
         return list(self.snapshots[place + 1 :])
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What agentpack itself does not record: where a snapshot was made, and for which roots."""
+
+    project_root: str | None = None
+    roots: tuple[tuple[str, str], ...] | None = None  # target, directory
 
 
 @dataclass
@@ -191,33 +201,34 @@ class SnapshotStore:
         """One record. Raises `ValueError` when it cannot be read."""
         path = self.home.snapshots / f"{snapshot_id}.json"
         try:
-            return self._last.get(lambda: _snapshot(json.loads(path.read_bytes())), path)
+            return self._last.get(lambda: _decode(path.read_bytes()), path)
         except OSError as error:
-            raise ValueError(f"snapshot {snapshot_id} cannot be read: {error.strerror}") from error
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ValueError(f"snapshot {snapshot_id} cannot be read ({error.strerror})") from error
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"snapshot {snapshot_id} is not a valid record") from error
 
     def roots_of(self, snapshot_id: str) -> tuple[Root, ...]:
         """The roots that a record wrote, none when it cannot be read; records never change."""
         if snapshot_id not in self._roots:
+            listed = self._origin(snapshot_id).roots
             try:
-                listed = self._origin(snapshot_id)["roots"]
-                self._roots[snapshot_id] = tuple(Root(_text(t), _path(d), True) for t, d in listed)
-            except (OSError, ValueError, TypeError, KeyError):
-                try:
-                    self._roots[snapshot_id] = self.load(snapshot_id).roots
-                except ValueError:
-                    return ()
+                self._roots[snapshot_id] = (
+                    self.load(snapshot_id).roots
+                    if listed is None
+                    else tuple(Root(*place, scan_extras=True) for place in listed)
+                )
+            except ValueError:
+                return ()
         return self._roots[snapshot_id]
 
     def history(self) -> History:
-        """Every record that can be read; the others are named."""
+        """Every readable record, and a warning for each of the others."""
         found, warnings = [], []
         for snapshot_id in self.ids():
             try:
                 found.append(self.load(snapshot_id))
             except ValueError as error:
-                warnings.append(f"{error}; it is skipped ({self.home.snapshots})")
+                warnings.append(f"{error} and is skipped ({self.home.snapshots})")
         return History(tuple(found), tuple(warnings))
 
     def last_files(self, roots: Sequence[Root]) -> dict[Root, dict[str, str]]:
@@ -262,13 +273,17 @@ class SnapshotStore:
 
     def project_of(self, snapshot_id: str) -> str | None:
         """The project that a snapshot was made in, where that is known."""
-        try:
-            return _text(self._origin(snapshot_id)["project_root"])
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
+        return self._origin(snapshot_id).project_root
 
-    def _origin(self, snapshot_id: str) -> Any:
-        return json.loads((self.directory(snapshot_id) / ORIGIN_FILE).read_bytes())
+    def _origin(self, snapshot_id: str) -> _Origin:
+        """Empty for a snapshot of agentpack itself, and when the file cannot be read."""
+        try:
+            data = (self.directory(snapshot_id) / ORIGIN_FILE).read_bytes()
+            origin = msgspec.convert(json.loads(data), _Origin)
+            _check_paths(directory for _, directory in origin.roots or ())
+            return origin
+        except (OSError, ValueError, RecursionError):
+            return _Origin()
 
 
 def now_text() -> str:
@@ -281,49 +296,23 @@ def _age(snapshot_id: str) -> tuple[int, str]:
     return (int(snapshot_id) if digits else 0, snapshot_id)
 
 
-def _snapshot(document: Mapping[str, Any]) -> Snapshot:
-    changes = tuple(
-        SnapshotChange(
-            _text(row["target"]),
-            _text(row["op"]),
-            _path(row["path"]),
-            *(row.get(name) for name in ("backup_path", "before_sha256", "after_sha256")),
-        )
-        for row in document["changes"]
+def _decode(data: bytes) -> Snapshot:
+    """A record from its file. Raises `ValueError`."""
+    found = msgspec.json.decode(data, type=Snapshot)
+    _check_paths(change.path for change in found.changes)
+    _check_paths(file.path for file in found.managed_files)
+    if found.managed_files:
+        return found
+    written = tuple(
+        ManagedFile(change.target, change.path, change.after_sha256 or "")
+        for change in found.changes
+        if change.op in ("create", "update") and not change.is_manifest
     )
-    managed = tuple(
-        ManagedFile(_text(row["target"]), _path(row["path"]), _text(row["sha256"]))
-        for row in document.get("managed_files", ())
-    )
-    lists_files = bool(managed) or not changes
-    if not managed:
-        managed = tuple(
-            ManagedFile(change.target, change.path, change.after_sha256 or "")
-            for change in changes
-            if change.op in ("create", "update") and not change.is_manifest
-        )
-    return Snapshot(
-        kind=_text(document.get("kind", "deploy")),
-        id=_text(document["id"]),
-        created_at=_text(document["created_at"]),
-        targets=tuple(_text(target) for target in document["targets"]),
-        managed_files=managed,
-        changes=changes,
-        backup_root=_text(document.get("backup_root", "")),
-        rolled_back_to=document.get("rolled_back_to"),
-        lockfile_sha256=document.get("lockfile_sha256"),
-        lists_files=lists_files,
-    )
+    return replace(found, managed_files=written, lists_files=not found.changes)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("expected text")
-    return value
-
-
-def _path(value: Any) -> str:
-    text = _text(value)
-    if not os.path.isabs(text) or "\x00" in text or ".." in text.split("/"):
-        raise ValueError("expected a plain absolute path")
-    return text
+def _check_paths(paths: Iterable[str]) -> None:
+    """Raises `ValueError` unless all are plain absolute paths: a record is only a file."""
+    for path in paths:
+        if not os.path.isabs(path) or "\x00" in path or ".." in path.split("/"):
+            raise ValueError("expected a plain absolute path")

@@ -1,4 +1,4 @@
-"""`init`: a starter repo whose modules are registered, so that the next plan shows something."""
+"""`init`: a small config repo whose modules are ready to deploy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MODULES = (
 
 
 def make_starter(home: Home, repo: Path, *, with_git: bool) -> Initialized:
-    """Write what is not there yet; nothing that exists is changed."""
+    """Write the files that do not exist yet; existing ones are not changed."""
     files = {FILE_NAME: _manifest(), **_FILES}
     for name, text in files.items():
         path = repo / name

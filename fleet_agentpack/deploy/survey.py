@@ -27,7 +27,7 @@ class Survey:
 
     @property
     def unrecorded(self) -> list[Root]:
-        """The roots that should have a manifest and have none that can be used."""
+        """The roots that lack a usable manifest and should have one."""
         records = self.recorded.by_root
         without = [root for root in self.roots if not records[root].usable]
         if not self.recorded.any_usable:
@@ -37,15 +37,15 @@ class Survey:
 
     @property
     def unrecorded_warnings(self) -> list[str]:
-        """What a missing manifest means for a comparison."""
+        """What a missing manifest means for the comparison."""
         if not self.recorded.any_usable:
             return [
-                "no usable target manifest was found; every desired file was compared, extras were"
-                " not looked for"
+                "no usable target manifest was found; files were compared with the desired state,"
+                " and extra files were not searched for"
             ]
         return [
-            f"no usable target manifest in {root.dir} ({root.target}); its desired files were"
-            " compared"
+            f"no usable target manifest in {root.dir} ({root.target}); its files were compared with"
+            " the desired state"
             for root in self.unrecorded
         ]
 

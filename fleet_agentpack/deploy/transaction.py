@@ -17,8 +17,8 @@ from fleet_agentpack.deploy.batch import Batch, Kept, Step, change_of, new_state
 from fleet_agentpack.deploy.disk import Disk, find
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.indented_json import indented
 from fleet_agentpack.deploy.model import Blob, path_key, safe_name
-from fleet_agentpack.deploy.pretty import pretty
 from fleet_agentpack.kit.disk import State
 from fleet_agentpack.kit.journal import Journal, Row, SwapError, changed
 from fleet_agentpack.kit.swap import Area, Swap
@@ -99,7 +99,7 @@ class Transaction:
         backups = f"{self._home.snapshots}/{batch.id}"
         pairs = zip(batch.steps, rows, strict=True)
         changes = [change_of(step, row, backups) for step, row in pairs]
-        record = pretty(batch.record(changes, f"{backups}/backup"))
+        record = indented(batch.record(changes, f"{backups}/backup"))
         self._disk.create(f"{stage}/record.json", record, 0o644)
         after = State("file", hashlib.sha256(record).hexdigest(), 0o644, exact=False)
         return Row(f"{backups}.json", None, after, None, "record.json", moved=True)

@@ -1,4 +1,4 @@
-"""Trees of source files, looked at where they are and never copied."""
+"""Trees of source files, read in place and never copied."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, may_execute
@@ -21,16 +21,17 @@ METADATA_DIR = ".agentpack"
 _SKIPPED = frozenset({".git", METADATA_DIR})
 
 
-class TreeEntry(NamedTuple):
+@dataclass(frozen=True)
+class TreeEntry:
     """One file as lockfiles and baselines list it."""
 
     path: str
     sha256: str
-    bytes: int
+    bytes: int = 0
 
 
 class TreeReader:
-    """Reads trees through the hash cache, and gives an unchanged tree back as the same object."""
+    """Reads trees through the hash cache; an unchanged tree is returned as the same object."""
 
     def __init__(self, hashes: HashCache) -> None:
         self.hashes = hashes
@@ -82,7 +83,7 @@ class TreeReader:
             raise _unreadable(path, error) from error
 
     def _linked(self, path: str, status: os.stat_result) -> Blob:
-        """What a link leads to; read each time."""
+        """The target of a link; read each time, because its stat says nothing about the link."""
         if not stat.S_ISREG(status.st_mode):
             raise DeployError.config_invalid(f"{path} is not a regular file", path=path)
         sha256 = hash_file(path, status.st_size)
@@ -108,19 +109,19 @@ def _walk(top: str, lister: Lister, skipped: frozenset[str]) -> Iterator[tuple[s
 
 
 def _through_link(path: str, boundaries: tuple[str, ...]) -> os.stat_result:
-    """The stat of what a link leads to, which must be a file inside the boundaries."""
+    """The stat of a link's target, which must be a file inside the boundaries."""
     if not is_inside(path, *boundaries):
         raise DeployError.config_invalid(
-            f"{path} is a link that leads out of its module",
+            f"{path} is a symbolic link that points outside its module",
             path=path,
             hint="copy the file instead",
         )
     try:
         status = os.stat(path)
     except FileNotFoundError as error:
-        raise _broken(path, "is a link that leads nowhere") from error
+        raise _broken(path, "is a broken symbolic link") from error
     if stat.S_ISDIR(status.st_mode):
-        raise _broken(path, "is a link to a directory")
+        raise _broken(path, "is a symbolic link to a directory")
     return status
 
 

@@ -1,4 +1,4 @@
-"""What a module of each type must look like once its overlays are on."""
+"""What a module of each type must look like with its overlays applied."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def only_file(tree: Tree) -> tuple[str, Blob]:
 
 def _instructions(module: Module, tree: Tree) -> None:
     if "AGENTS.md" not in tree:
-        raise _unusable(module, "must have a file AGENTS.md at its root")
+        raise _unusable(module, "must have an AGENTS.md file at its root")
 
 
 def _prompt(module: Module, tree: Tree) -> None:
@@ -52,7 +52,7 @@ def _prompt(module: Module, tree: Tree) -> None:
     if len(names) != 1 or not names[0].endswith(".md") or names[0].rpartition("/")[2] == ".md":
         raise _unusable(
             module,
-            f"must be exactly one file named *.md; found {len(names)}: {', '.join(names[:4])}",
+            f"must be exactly one *.md file; found {len(names)}: {', '.join(names[:4])}",
         )
 
 
@@ -73,7 +73,7 @@ def _command(module: Module, tree: Tree) -> None:
 
 def _skill(module: Module, tree: Tree) -> None:
     if "SKILL.md" not in tree:
-        raise _bad_skill(module, "must have a file SKILL.md at its root", missing="SKILL.md")
+        raise _bad_skill(module, "must have a SKILL.md file at its root", missing="SKILL.md")
     text = _text(module, "SKILL.md", tree["SKILL.md"])
     try:
         fields = front_matter(text)
@@ -88,7 +88,7 @@ def _skill(module: Module, tree: Tree) -> None:
         if not _filled(fields.get(name)):
             raise _bad_skill(
                 module,
-                f"SKILL.md: the front matter needs `{name}`, a text that is not blank",
+                f"SKILL.md: the front matter needs a `{name}` that is not empty",
                 field=name,
                 expected="non-empty string",
                 required_fields=list(_SKILL_FIELDS),
@@ -102,7 +102,7 @@ def front_matter(text: str) -> dict[Any, Any]:
         raise ValueError("the front matter is missing: the first line must be ---")
     closing = _CLOSING.search(text, opening.end() - 1)
     if closing is None:
-        raise ValueError("the front matter is not closed by a line ---")
+        raise ValueError("the front matter has no closing line ---")
     header = text[opening.end() : closing.start() + 1]
     found = _simple(header.split("\n")[:-1]) or yaml12.load(header)
     if not isinstance(found, dict):
@@ -111,7 +111,7 @@ def front_matter(text: str) -> dict[Any, Any]:
 
 
 def _simple(lines: list[str]) -> dict[str, str] | None:
-    """The commonest header, plain words after plain keys, without the price of a YAML parser."""
+    """The usual header, plain text after plain keys, read without the cost of a YAML parser."""
     matches = [_PLAIN_LINE.match(line) for line in lines]
     found = {match[1]: match[2].rstrip() for match in matches if match}
     if len(found) != len(lines) or any(value.lower() in _NOT_TEXT for value in found.values()):

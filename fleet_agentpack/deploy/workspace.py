@@ -1,4 +1,4 @@
-"""One command's view of the world: the manifest, its modules, its targets, the desired state."""
+"""One command's view of a config repo: its manifest, modules, targets and desired state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fleet_agentpack.deploy.repo_cache import KnownDesired, RepoCache
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.survey import Survey, survey
 from fleet_agentpack.deploy.targets import BY_NAME, NAMES, PROJECT_ONLY
-from fleet_agentpack.deploy.targets.target import Area, Scene
+from fleet_agentpack.deploy.targets.target import Area, TargetContext
 from fleet_agentpack.deploy.trees import Tree
 from fleet_agentpack.kit.swap import TEMPORARY_PREFIX
 
@@ -33,7 +33,7 @@ _UNSCANNED = frozenset({".git", ".agentpack"})
 
 @dataclass(frozen=True)
 class Request:
-    """What a command was asked for; the defaults are the contract's."""
+    """The arguments of a command, with the contract's defaults."""
 
     repo: str | None = None
     profile: str = "default"
@@ -117,13 +117,13 @@ class Workspace:
         )
 
     def _areas(self, target: str) -> Iterator[Area]:
-        scene = Scene(target, self.manifest.targets[target], self.home, self.project)
-        return BY_NAME[target].areas(scene)
+        context = TargetContext(target, self.manifest.targets[target], self.home, self.project)
+        return BY_NAME[target].areas(context)
 
     def _modules(
         self, chosen: list[Module], areas: list[tuple[str, Area]]
     ) -> dict[str, ModuleFiles]:
-        """The files of the modules that any target takes, or checks without taking."""
+        """The files of the modules that a target deploys, or only checks."""
         wanted = {(target, area.takes) for target, area in areas}
         wanted |= {(target, kind) for target in self.targets for kind in BY_NAME[target].checks}
         return {
@@ -146,7 +146,7 @@ class Workspace:
 
 
 def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root, str, FileState]]:
-    """Files in scanned roots that nobody asked for, per root by path."""
+    """Files in scanned roots that are neither desired nor recorded, per root by path."""
     for root in found.roots:
         record = found.recorded.by_root[root]
         if root.scan_extras and record.usable:
@@ -195,7 +195,7 @@ def _targets(found: Manifest, wanted: str) -> list[str]:
 
 
 def _lockfile(repo: Path) -> tuple[lockfile.Lockfile | None, tuple[str, ...]]:
-    """The pins, if there are any; a lockfile that cannot be used pins nothing, with a warning."""
+    """The lockfile, if there is one; an unusable one pins nothing and gives a warning."""
     try:
         return lockfile.load(repo), ()
     except DeployError as error:

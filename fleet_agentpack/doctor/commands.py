@@ -1,65 +1,65 @@
-"""`fleet-agentpack doctor`: the deploy engine's own, and with `--all` a look at every domain."""
+"""`fleet-agentpack doctor`: the deploy engine's own, and with `--all` every domain's checks."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from fleet_agentpack.console.terminal import Paint, printable, table
+from fleet_agentpack.console.command import Console, Line, declare
+from fleet_agentpack.console.table import Table
+from fleet_agentpack.console.text import Paint, Text
 from fleet_agentpack.deploy import commands as deploy
-from fleet_agentpack.kit.results import jsonable, to_text
-from fleet_agentpack.settings import Settings
-
-if TYPE_CHECKING:
-    from fleet_agentpack.kit.checks import Check
+from fleet_agentpack.kit.checks import Check
 
 MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "red")}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every check; `ok` if none found a problem."""
+
+    ok: bool
+    checks: Sequence[Check]
 
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:
     """Add the arguments of `doctor`."""
     deploy.add(parser, name)
-    parser.add_argument(
-        "--all", action="store_true", help="look at every domain, not only at deploy"
-    )
-    parser.set_defaults(handler=_either(parser.get_default("handler")), lenient=True)
+    parser.add_argument("--all", action="store_true", help="check every domain, not only agentpack")
+    check_deploy = parser.get_default("handler")
+
+    def run(console: Console) -> int:
+        if console.arguments.all:
+            return check_all(console)
+        return int(check_deploy(console.arguments, console.settings))
+
+    declare(parser, run, lenient=True)
 
 
-def _either(handler: Callable[[argparse.Namespace, Settings], int]) -> Callable[..., int]:
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        if arguments.all:
-            return look(settings, as_json=arguments.json)
-        return handler(arguments, settings)
-
-    return run
-
-
-def look(settings: Settings, *, as_json: bool) -> int:
+def check_all(console: Console) -> int:
     """Print what was found and what to do; the status says whether anything is broken."""
-    from fleet_agentpack.doctor.looks import look_at_everything
+    from fleet_agentpack.doctor.checks import check_everything
 
-    checks = look_at_everything(settings)
-    broken = any(check.state == "problem" for check in checks)
-    if as_json:
-        print(to_text({"ok": not broken, "checks": jsonable(checks)}))
-        return int(broken)
-    paint = Paint.for_stream(sys.stdout)
+    checks = check_everything(console.settings)
+    report = Report(all(check.state != "problem" for check in checks), checks)
+    console.answer(report, _show(report, console.paint))
+    return 0 if report.ok else 1
+
+
+def _show(report: Report, paint: Paint) -> Iterator[Line]:
     rows = [
-        [
-            paint(*MARKS[check.state]),
-            check.area,
-            check.subject,
-            printable(check.detail)
-            + (paint(f"  → {check.advice}", "cyan") if check.advice else ""),
-        ]
-        for check in checks
+        [paint(*MARKS[check.state]), check.area, check.subject, _finding(check, paint)]
+        for check in report.checks
     ]
-    print(table(["", "area", "what", "found"], rows, paint))
-    print(f"\n{_summary(checks)}")
-    return int(broken)
+    yield Table(["", "area", "what", "found"], rows, wrap=True)
+    yield ""
+    yield _summary(report.checks)
+
+
+def _finding(check: Check, paint: Paint) -> Text:
+    return (check.detail, paint(f" → {check.advice}", "cyan")) if check.advice else check.detail
 
 
 def _summary(checks: Sequence[Check]) -> str:

@@ -90,7 +90,7 @@ def _unusable(values: Mapping[str, Any]) -> list[Problem]:
 
 def _resolve(
     name: str, rule: Mapping[str, Any], value: Any, rules: PathRules
-) -> tuple[Any, list[Mount]]:
+) -> tuple[object, list[Mount]]:
     """A value with its paths made absolute, and the mounts that these need."""
     items = rule.get("items")
     if isinstance(value, list) and isinstance(items, Mapping):

@@ -10,6 +10,7 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.enact.settings import EnactSettings
 from fleet_agentpack.kit.checks import Check, directory, failure, program
+from fleet_agentpack.kit.http import is_reachable
 from fleet_agentpack.settings import Settings
 
 AREA = "enact"
@@ -38,19 +39,15 @@ def _configured(settings: Settings) -> Iterator[Check]:
 
 
 def _registry(config: RegistryConfig) -> Check:
-    import httpx
-
     if not config.url:
         advice = "set registry.url in ~/.enact/config.yaml to use a remote one"
         return Check(AREA, "registry", "note", "built-in tools only", advice)
     if not config.url.startswith(("http://", "https://")):
         return Check(AREA, "registry", "ok", config.url)
-    try:
-        httpx.get(config.url, timeout=5)
-    except httpx.HTTPError:
-        detail, advice = f"{config.url} does not answer", "check registry.url and the network"
-        return Check(AREA, "registry", "problem", detail, advice)
-    return Check(AREA, "registry", "ok", f"{config.url} answers")
+    if is_reachable(config.url):
+        return Check(AREA, "registry", "ok", f"{config.url} answers")
+    detail, advice = f"{config.url} does not answer", "check registry.url and the network"
+    return Check(AREA, "registry", "problem", detail, advice)
 
 
 def _installed_tools(service: EnactService) -> Check:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fleet_agentpack.console.terminal import Paint, printable, table
-from fleet_agentpack.kit.results import jsonable, to_text
+from fleet_agentpack.enact import results
+from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable, to_text
 from fleet_agentpack.settings import Settings
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.service import EnactService
 
-Show = Callable[[Any, Paint], None]
-Work = Callable[["EnactService", argparse.Namespace], Any]
+R = TypeVar("R")
+Show = Callable[[R, Paint], None]
+Work = Callable[["EnactService", argparse.Namespace], R]
 
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:
@@ -57,27 +59,30 @@ def _add_tool_commands(commands: Any) -> None:
 
 
 def _add_mcp_commands(commands: Any) -> None:
-    _leaf(commands, "toolsets", "list the toolsets", _toolsets, _show_toolsets)
+    _leaf(commands, "toolsets", "list the toolsets", lambda s, _: s.toolsets.list(), _show_toolsets)
     use = _leaf(commands, "use", "show clients one toolset, or everything", _use, _show_message)
     chosen = use.add_mutually_exclusive_group(required=True)
     chosen.add_argument("name", nargs="?", help="the toolset")
     chosen.add_argument("--all", action="store_true", help="every installed tool")
 
-    toolset = commands.add_parser("toolset", help="make and change toolsets")
+    toolset = commands.add_parser("toolset", help="create and change toolsets")
     actions = toolset.add_subparsers(metavar="ACTION", required=True)
-    for action, text in (
-        ("create", "a toolset of everything that is installed"),
-        ("delete", "remove a toolset; the tools stay"),
-    ):
-        leaf = _leaf(actions, action, text, partial(_change_toolset, action), _show_message)
+    changes: list[tuple[str, str, Work[results.ToolsetChange]]] = [
+        ("create", "a toolset of all installed tools", lambda s, o: s.toolsets.create(o.name)),
+        ("delete", "delete a toolset; the tools stay", lambda s, o: s.toolsets.delete(o.name)),
+        ("add", "add a tool to a toolset", lambda s, o: s.toolsets.add(o.name, o.tool)),
+        ("remove", "take a tool out of it", lambda s, o: s.toolsets.remove(o.name, o.tool)),
+    ]
+    for action, text, work in changes:
+        leaf = _leaf(actions, action, text, work, _show_message)
         leaf.add_argument("name")
-    for action, text in (("add", "add a tool to it"), ("remove", "take a tool out of it")):
-        leaf = _leaf(actions, action, text, partial(_change_toolset, action), _show_message)
-        leaf.add_argument("name")
-        leaf.add_argument("tool")
+        if action in ("add", "remove"):
+            leaf.add_argument("tool")
 
 
-def _leaf(commands: Any, name: str, text: str, work: Work, show: Show) -> argparse.ArgumentParser:
+def _leaf(
+    commands: Any, name: str, text: str, work: Work[R], show: Show[R]
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(handler=partial(_handle, work, show))
@@ -88,7 +93,7 @@ def _add_project(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--project", action="store_true", help=text)
 
 
-def _handle(work: Work, show: Show, options: argparse.Namespace, settings: Settings) -> int:
+def _handle(work: Work[R], show: Show[R], options: argparse.Namespace, settings: Settings) -> int:
     from fleet_agentpack.enact.service import EnactService
     from fleet_agentpack.enact.settings import EnactSettings
 
@@ -97,56 +102,47 @@ def _handle(work: Work, show: Show, options: argparse.Namespace, settings: Setti
         result = work(service, options)
     finally:
         service.close()
-    plain = jsonable(result)
     if options.json:
-        print(to_text(plain))
+        print(to_text(jsonable(result)))
         return 0
-    show(plain, Paint.for_stream(sys.stdout, settings.environ))
-    warnings = plain.get("warnings", []) if isinstance(plain, dict) else []
-    for warning in warnings:
+    show(result, Paint.for_stream(sys.stdout, settings.environ))
+    warnings = getattr(result, "warnings", UNKNOWN)
+    for warning in () if warnings is UNKNOWN else warnings:
         sys.stderr.write(f"warning: {printable(warning)}\n")
     return 0
 
 
-def _search(service: EnactService, options: argparse.Namespace) -> Any:
+def _search(service: EnactService, options: argparse.Namespace) -> results.SearchResult:
     return service.search(" ".join(options.query), options.limit)
 
 
-def _learn(service: EnactService, options: argparse.Namespace) -> Any:
+def _learn(service: EnactService, options: argparse.Namespace) -> results.LearnResult:
     return service.learn(options.tool)
 
 
-def _install(service: EnactService, options: argparse.Namespace) -> Any:
+def _install(service: EnactService, options: argparse.Namespace) -> results.ChangeResult:
     from fleet_agentpack.enact.errors import EnactError
 
     if options.tool:
         return service.install(options.tool, project=options.project)
     if not options.project:
-        raise EnactError.bad_argument("tool", "say which tool, or --project for all of a project")
-    done = [
-        service.install(f"{name}@{version}", project=True)
-        for name, version in service.project_tools().items()
-    ]
-    messages = [each.message for each in done]
-    return {"success": True, "message": "\n".join(messages) or "The project pins no tools"}
+        raise EnactError.bad_argument("tool", "name a tool, or pass --project for all it pins")
+    return service.install_project()
 
 
-def _uninstall(service: EnactService, options: argparse.Namespace) -> Any:
+def _uninstall(service: EnactService, options: argparse.Namespace) -> results.ChangeResult:
     return service.uninstall(options.tool, project=options.project)
 
 
-def _list(service: EnactService, options: argparse.Namespace) -> Any:
-    if options.project:
-        pins = service.project_tools().items()
-        return {"tools": [{"name": name, "version": version} for name, version in pins]}
-    return service.installed()
+def _list(service: EnactService, options: argparse.Namespace) -> results.ToolList:
+    return service.project_tools() if options.project else service.installed()
 
 
-def _run(service: EnactService, options: argparse.Namespace) -> Any:
+def _run(service: EnactService, options: argparse.Namespace) -> results.RunResult:
     return service.run(options.tool, _arguments(options))
 
 
-def _arguments(options: argparse.Namespace) -> dict[str, Any]:
+def _arguments(options: argparse.Namespace) -> dict[str, object]:
     from fleet_agentpack.enact.errors import EnactError
 
     try:
@@ -163,7 +159,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     """JSON where it is JSON, else the text itself."""
     try:
         return json.loads(text)
@@ -171,73 +167,45 @@ def _value(text: str) -> Any:
         return text
 
 
-def _toolsets(service: EnactService, _options: argparse.Namespace) -> Any:
-    return service.toolsets()
+def _use(service: EnactService, options: argparse.Namespace) -> results.ToolsetInUse:
+    return service.toolsets.use(None if options.all else options.name)
 
 
-def _use(service: EnactService, options: argparse.Namespace) -> Any:
-    from fleet_agentpack.enact import toolsets
-
-    name = None if options.all else options.name
-    service.change_toolsets(lambda state: toolsets.use(state, name))
-    message = f"Now using toolset: {name}" if name else "Clients see every installed tool"
-    return {"success": True, "activeToolset": name, "message": message}
-
-
-def _change_toolset(action: str, service: EnactService, options: argparse.Namespace) -> Any:
-    from fleet_agentpack.enact import toolsets
-
-    name, tool = options.name, getattr(options, "tool", None)
-    if action == "create":
-        state = service.create_toolset(name)
-        count = len(state.toolsets[name])
-        message = f"Created {name} with {count} tool{'s' * (count != 1)}"
-    elif action == "delete":
-        service.change_toolsets(lambda state: toolsets.delete(state, name))
-        message = f"Deleted {name}"
-    elif action == "add":
-        service.change_toolsets(lambda state: toolsets.add(state, name, str(tool)))
-        message = f"Added {tool} to {name}"
-    else:
-        service.change_toolsets(lambda state: toolsets.remove(state, name, str(tool)))
-        message = f"Removed {tool} from {name}"
-    changed = {"success": True, "action": action, "toolset": name, "message": message}
-    return {**changed, "tool": tool} if tool else changed
-
-
-def _show_hits(result: Any, paint: Paint) -> None:
+def _show_hits(found: results.SearchResult, paint: Paint) -> None:
     rows = [
-        [each["name"], each.get("version", ""), printable(each["description"])]
-        for each in result["results"]
+        [hit.name, "" if hit.version is UNKNOWN else hit.version, printable(hit.description)]
+        for hit in found.results
     ]
     print(table(["TOOL", "VERSION", "DESCRIPTION"], rows, paint) if rows else "No tools found.")
 
 
-def _show_documentation(result: Any, _paint: Paint) -> None:
-    print(printable(result["documentation"]))
+def _show_documentation(learned: results.LearnResult, _paint: Paint) -> None:
+    print(printable(learned.documentation))
 
 
-def _show_message(result: Any, paint: Paint) -> None:
-    print(paint("✓", "green"), result["message"])
+def _show_message(
+    changed: results.ChangeResult | results.ToolsetInUse | results.ToolsetChange, paint: Paint
+) -> None:
+    print(paint("✓", "green"), changed.message)
 
 
-def _show_installed(result: Any, paint: Paint) -> None:
-    rows = [
-        [each["name"], each["version"], ", ".join(each.get("mcp_tools", [])) or "-"]
-        for each in result["tools"]
-    ]
+def _show_installed(listed: results.ToolList, paint: Paint) -> None:
+    rows = [[each.name, each.version, _joined(each.mcp_tools) or "-"] for each in listed.tools]
     print(table(["TOOL", "VERSION", "MCP TOOLS"], rows, paint) if rows else "Nothing is installed.")
 
 
-def _show_output(result: Any, _paint: Paint) -> None:
-    output = result["output"]
+def _joined(names: Maybe[tuple[str, ...]]) -> str:
+    return "" if names is UNKNOWN else ", ".join(names)
+
+
+def _show_output(ran: results.RunResult, _paint: Paint) -> None:
+    output = ran.output
     text = output if isinstance(output, str) else json.dumps(output, indent=2, ensure_ascii=False)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
-def _show_toolsets(result: Any, paint: Paint) -> None:
+def _show_toolsets(toolsets: Sequence[results.Toolset], paint: Paint) -> None:
     rows = [
-        [("→ " if each["isActive"] else "  ") + each["name"], ", ".join(each["tools"])]
-        for each in result
+        [("→ " if each.isActive else "  ") + each.name, ", ".join(each.tools)] for each in toolsets
     ]
     print(table(["  TOOLSET", "TOOLS"], rows, paint) if rows else "There are no toolsets.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from fleet_agentpack.enact import names, template
 from fleet_agentpack.kit import frontmatter, yaml12
@@ -32,6 +32,10 @@ _FORBIDDEN_VARIABLES = re.compile(
     r"(?:PATH|HOME|TMPDIR|IFS|ENV|BASH_ENV|SHELLOPTS|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS|PERL5.*"
     r"|RUBY(?:OPT|LIB)|FLEET_AGENTPACK_.*|CODER_.*|ENACT_AUTH_TOKEN)\Z"
 )
+
+
+Schema = dict[str, object]  # a JSON Schema
+Annotations = Mapping[str, bool | str]  # the MCP hints of a tool, and its title
 
 
 class ManifestError(ValueError):
@@ -63,9 +67,9 @@ class Script:
     name: str | None  # None: the tool's own `command`
     command: str
     description: str
-    input_schema: dict[str, Any]
-    output_schema: dict[str, Any] | None = None
-    annotations: Mapping[str, Any] = field(default_factory=dict)
+    input_schema: Schema
+    output_schema: Schema | None = None
+    annotations: Annotations = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Manifest:
     stdin_json: bool = False  # whether the arguments also go to standard input, as JSON
     timeout_s: float | None = None
     variables: tuple[Variable, ...] = ()
-    annotations: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Annotations = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     license: str | None = None
     warnings: tuple[str, ...] = ()
@@ -122,7 +126,7 @@ def load(files: Files) -> Manifest:
     raise ManifestError(f"no manifest found; a tool has one of {', '.join(MANIFEST_FILES)}")
 
 
-def parse(data: Mapping[str, Any], body: str = "") -> Manifest:
+def parse(data: Mapping[str, object], body: str = "") -> Manifest:
     """A manifest from its parsed fields and the text below its header. Raises `ManifestError`."""
     name = _string(data, "name", required=True)
     if not names.is_name(name):
@@ -131,14 +135,16 @@ def parse(data: Mapping[str, Any], body: str = "") -> Manifest:
     if not description.strip() or len(description) > LONGEST_DESCRIPTION:
         raise ManifestError(f"description must have 1 to {LONGEST_DESCRIPTION} characters")
     annotations = _annotations(data.get("annotations"))
-    shared_output = _schema(data, "outputSchema", None)
+    shared = _Inherited(
+        description.strip(), annotations, output_schema=_schema(data, "outputSchema")
+    )
     return Manifest(
         name=name,
         version=_version(data),
         description=description.strip(),
         documentation=(_string(data, "doc") or body or description).strip(),
-        command=_command(data, description, annotations, shared_output),
-        scripts=_scripts(data, annotations, shared_output),
+        command=_command(data, shared),
+        scripts=_scripts(data, shared),
         image=_image(data),
         network=_flag(data, "x-network"),
         stdin_json=_string(data, "x-stdin") == "json",
@@ -163,12 +169,12 @@ def seconds(text: str) -> float:
     return int(match[1]) * _SECONDS[match[2]]
 
 
-def _fallbacks(header: Mapping[str, Any] | None) -> dict[str, Any]:
+def _fallbacks(header: Mapping[str, object] | None) -> dict[str, object]:
     keys = ("description", "license", "compatibility", "metadata")
     return {key: header[key] for key in keys if header and key in header}
 
 
-def _split(name: str, content: bytes) -> tuple[dict[str, Any] | None, str]:
+def _split(name: str, content: bytes) -> tuple[dict[str, object] | None, str]:
     document = frontmatter.split(_decode(name, content))
     header = None if document.header is None else _yaml(name, document.header)
     return header, document.body.strip()
@@ -187,7 +193,7 @@ def _decode(name: str, content: bytes) -> str:
         raise ManifestError(f"{name} is not UTF-8 text") from error
 
 
-def _yaml(name: str, text: str) -> dict[str, Any]:
+def _yaml(name: str, text: str) -> dict[str, object]:
     try:
         data = yaml12.load(text)
     except yaml12.YamlError as error:
@@ -197,7 +203,7 @@ def _yaml(name: str, text: str) -> dict[str, Any]:
     return data
 
 
-def _string(data: Mapping[str, Any], key: str, *, required: bool = False) -> str:
+def _string(data: Mapping[str, object], key: str, *, required: bool = False) -> str:
     value = data.get(key)
     if value is None:
         if required:
@@ -208,47 +214,47 @@ def _string(data: Mapping[str, Any], key: str, *, required: bool = False) -> str
     return value
 
 
-def _strings(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _strings(data: Mapping[str, object], key: str) -> tuple[str, ...]:
     value = data.get(key) or []
     if not isinstance(value, list):
         raise ManifestError(f"{key} must be a list of texts")
     return tuple(str(item) for item in value)
 
 
-def _flag(data: Mapping[str, Any], key: str) -> bool:
+def _flag(data: Mapping[str, object], key: str) -> bool:
     value = data.get(key, False)
     if not isinstance(value, bool):
         raise ManifestError(f"{key} must be true or false")
     return value
 
 
-def _version(data: Mapping[str, Any]) -> str | None:
+def _version(data: Mapping[str, object]) -> str | None:
     text = _string(data, "version")
     if text and not names.is_version(text):
         raise ManifestError(f"version {text[:40]!r} is not semantic (1.2.3)")
     return text or None
 
 
-def _image(data: Mapping[str, Any]) -> str | None:
+def _image(data: Mapping[str, object]) -> str | None:
     image = _string(data, "from")
     if image and not _IMAGE.match(image):
         raise ManifestError(f"from {image[:80]!r} is not a container image")
     return image or None
 
 
-def _timeout(data: Mapping[str, Any]) -> float | None:
+def _timeout(data: Mapping[str, object]) -> float | None:
     text = _string(data, "timeout")
     return seconds(text) if text else None
 
 
-def _variables(data: Mapping[str, Any]) -> tuple[Variable, ...]:
+def _variables(data: Mapping[str, object]) -> tuple[Variable, ...]:
     declared = {} if data.get("env") is None else data["env"]
     if not isinstance(declared, dict):
         raise ManifestError("env must be a mapping of variables")
     return tuple(_variable(name, entry) for name, entry in declared.items())
 
 
-def _variable(name: Any, entry: Any) -> Variable:
+def _variable(name: object, entry: object) -> Variable:
     if not isinstance(name, str) or not _VARIABLE.match(name):
         raise ManifestError(f"env: {name!r} is not the name of a variable")
     if _FORBIDDEN_VARIABLES.match(name):
@@ -265,19 +271,17 @@ def _variable(name: Any, entry: Any) -> Variable:
     )
 
 
-def _annotations(value: Any) -> dict[str, Any]:
+def _annotations(value: object) -> dict[str, bool | str]:
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise ManifestError("annotations must be a mapping")
-    found = {key: _flag(value, key) for key in _HINTS if key in value}
     title = _string(value, "title")
-    return {**found, "title": title} if title else found
+    hints = {key: _flag(value, key) for key in _HINTS if key in value}
+    return {**hints, **({"title": title} if title else {})}
 
 
-def _schema(
-    data: Mapping[str, Any], key: str, fallback: dict[str, Any] | None
-) -> dict[str, Any] | None:
+def _schema(data: Mapping[str, object], key: str, fallback: Schema | None = None) -> Schema | None:
     value = data.get(key)
     if value is None:
         return fallback
@@ -293,60 +297,49 @@ def _schema(
     return {"type": "object", **value}
 
 
-def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _properties(schema: Mapping[str, object]) -> dict[str, object]:
     found = schema.get("properties", {})
     if not isinstance(found, dict):
         raise ManifestError("inputSchema: properties must be a mapping")
     return found
 
 
-def _takes_path(rule: Mapping[str, Any]) -> bool:
+def _takes_path(rule: Mapping[str, object]) -> bool:
     items = rule.get("items")
     return rule.get("format") in PATH_FORMATS or (isinstance(items, dict) and _takes_path(items))
 
 
-def _command(
-    data: Mapping[str, Any],
-    description: str,
-    annotations: Mapping[str, Any],
-    output_schema: dict[str, Any] | None,
-) -> Script | None:
+@dataclass(frozen=True)
+class _Inherited:
+    """What a script takes from its tool where it says nothing itself."""
+
+    description: str
+    annotations: Annotations
+    input_schema: Schema | None = None
+    output_schema: Schema | None = None
+
+
+def _command(data: Mapping[str, object], tool: _Inherited) -> Script | None:
     command = _string(data, "command")
     if not command.strip():
         return None
-    schema = _schema(data, "inputSchema", None) or _inferred(command)
-    _check_command(command, schema)
-    return Script(
-        name=None,
-        command=command,
-        description=description.strip(),
-        input_schema=schema,
-        output_schema=output_schema,
-        annotations=annotations,
-    )
+    return _script(None, command, {}, replace(tool, input_schema=_schema(data, "inputSchema")))
 
 
-def _scripts(
-    data: Mapping[str, Any], annotations: Mapping[str, Any], output_schema: dict[str, Any] | None
-) -> dict[str, Script]:
+def _scripts(data: Mapping[str, object], tool: _Inherited) -> dict[str, Script]:
     declared = {} if data.get("scripts") is None else data["scripts"]
     if not isinstance(declared, dict):
         raise ManifestError("scripts must be a mapping of names to commands")
-    shared_input = _schema(data, "inputSchema", None) if len(declared) == 1 else None
+    if len(declared) == 1:
+        tool = replace(tool, input_schema=_schema(data, "inputSchema"))
+        return {name: _declared(name, entry, tool) for name, entry in declared.items()}
     return {
-        name: _script(name, entry, shared_input, annotations, output_schema, data)
+        name: _declared(name, entry, _Inherited(f"{tool.description} ({name})", tool.annotations))
         for name, entry in declared.items()
     }
 
 
-def _script(
-    name: Any,
-    entry: Any,
-    input_schema: dict[str, Any] | None,
-    annotations: Mapping[str, Any],
-    output_schema: dict[str, Any] | None,
-    tool: Mapping[str, Any],
-) -> Script:
+def _declared(name: object, entry: object, tool: _Inherited) -> Script:
     if not isinstance(name, str) or not names.SCRIPT_NAME.match(name):
         raise ManifestError(f"scripts: {name!r} is not a usable name")
     fields = {"command": entry} if isinstance(entry, str) else entry
@@ -355,31 +348,35 @@ def _script(
     command = _string(fields, "command")
     if not command.strip():
         raise ManifestError(f"scripts.{name} has no command")
-    schema = _schema(fields, "inputSchema", input_schema) or _inferred(command)
+    return _script(name, command, fields, tool)
+
+
+def _script(
+    name: str | None, command: str, fields: Mapping[str, object], tool: _Inherited
+) -> Script:
+    schema = _schema(fields, "inputSchema") or tool.input_schema or _inferred(command)
     _check_command(command, schema)
-    single = len(tool["scripts"]) == 1
     return Script(
         name=name,
         command=command,
-        description=_string(fields, "description")
-        or (tool["description"].strip() if single else f"{tool['description'].strip()} ({name})"),
+        description=_string(fields, "description") or tool.description,
         input_schema=schema,
-        output_schema=_schema(fields, "outputSchema", output_schema if single else None),
-        annotations={**annotations, **_annotations(fields.get("annotations"))},
+        output_schema=_schema(fields, "outputSchema", tool.output_schema),
+        annotations={**tool.annotations, **_annotations(fields.get("annotations"))},
     )
 
 
-def _check_command(command: str, schema: Mapping[str, Any]) -> None:
+def _check_command(command: str, schema: Mapping[str, object]) -> None:
     try:
         template.check(command, _properties(schema))
     except template.TemplateError as error:
         raise ManifestError(str(error)) from error
 
 
-def _inferred(command: str) -> dict[str, Any]:
+def _inferred(command: str) -> Schema:
     """The schema of a command without one: every placeholder is a text that must be given."""
     found = template.parameters(command)
-    schema: dict[str, Any] = {
+    schema: Schema = {
         "type": "object",
         "properties": {name: {"type": "string"} for name in found},
     }

@@ -99,13 +99,17 @@ class Projector:
 
     def read(self) -> Projection:
         """The projection as it is now."""
-        seen = self._stamp()
-        if self._projection is None or seen != self._seen:
-            before, self._projection = self._projection, self._build()
-            self._seen = seen[0], list(self._folders.values())
-            if before is not None and before.listed() != self._projection.listed():
-                self._revision += 1
-        return self._projection
+        seen, before = self._stamp(), self._projection
+        if before is not None and seen == self._seen:
+            return before
+        built = self._build()
+        if before is not None and built.broken and any(s.unfinished() for s in self._stores):
+            return before  # a change under way has moved a tool aside, and will put it back
+        self._projection = built
+        self._seen = seen[0], list(self._folders.values())
+        if before is not None and before.listed() != built.listed():
+            self._revision += 1
+        return built
 
     def _stamp(self) -> tuple[object, list[Stamp | None]]:
         return [store.stamp() for store in self._stores], [stamp(path) for path in self._folders]

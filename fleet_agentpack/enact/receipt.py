@@ -32,7 +32,7 @@ class Receipt:
         """Whether it claims to come from this package; `Sources.recheck` proves it."""
         return self.source == BUILTIN
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The receipt as it is stored."""
         return {
             "name": self.name,

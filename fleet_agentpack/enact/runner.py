@@ -223,7 +223,7 @@ def _result(
     return RunResult(output, 0, facts["duration_ms"], provider)  # type: ignore[arg-type]
 
 
-def _parsed(tool: str, script: Script, stdout: str, facts: Mapping[str, Any]) -> Any:
+def _parsed(tool: str, script: Script, stdout: str, facts: Mapping[str, Any]) -> object:
     text = stdout.strip()
     if script.output_schema is None and not text.startswith(("{", "[")):
         return stdout

@@ -6,9 +6,10 @@ client, trust, running tools) is imported by the first call that needs it.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +20,10 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import Reference, parse
 from fleet_agentpack.enact.results import BrokenTool, if_any
 from fleet_agentpack.enact.sessions import Sessions
-from fleet_agentpack.enact.statefiles import McpFile, ToolsFile
+from fleet_agentpack.enact.statefiles import ToolsFile
 from fleet_agentpack.enact.store import Store, write_tree
 from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.results import UNKNOWN
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.config import Config, ConfigFile, ExecutionConfig
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from fleet_agentpack.enact.registries.sources import Acquired, Sources
     from fleet_agentpack.enact.runner import Report, Runner
     from fleet_agentpack.enact.settings import EnactSettings
+    from fleet_agentpack.enact.toolsets import Toolsets
 
 DEFAULT_LIMIT = 10
 LARGEST_LIMIT = 100
@@ -224,30 +227,27 @@ class EnactService:
             self._sources.close()
         self._sessions.end_all()
 
-    # Toolsets
+    # For people
 
-    def toolsets(self) -> list[results.Toolset]:
-        """Every toolset and whether it is the active one."""
-        state = self.store.mcp()
-        return [
-            results.Toolset(name, members, isActive=name == state.active)
-            for name, members in state.toolsets.items()
-        ]
+    @property
+    def toolsets(self) -> Toolsets:
+        """Which of the installed tools clients see."""
+        from fleet_agentpack.enact.toolsets import Toolsets
 
-    def change_toolsets(self, change: Callable[[McpFile], McpFile]) -> McpFile:
-        """Apply one of the operations of `toolsets`."""
-        return self.store.change_mcp(change)
+        return Toolsets(self.store)
 
-    def create_toolset(self, name: str) -> McpFile:
-        """A new toolset from what is installed."""
-        from fleet_agentpack.enact import toolsets
-
-        installed = self.store.mcp().tools
-        return self.change_toolsets(lambda state: toolsets.create(state, name, installed))
-
-    def project_tools(self) -> dict[str, str]:
+    def project_tools(self) -> results.ToolList:
         """The tools that the project in the working directory pins."""
-        return ToolsFile.read(self._settings.project_file).tools
+        pins = ToolsFile.read(self._settings.project_file).tools
+        return results.ToolList(tuple(itertools.starmap(results.InstalledTool, pins.items())))
+
+    def install_project(self) -> results.ChangeResult:
+        """Install every tool that the project pins."""
+        pinned = self.project_tools().tools
+        done = [self.install(each.name, each.version, project=True) for each in pinned]
+        message = "\n".join(each.message for each in done) or "The project pins no tools"
+        told = [each.warnings for each in done if each.warnings is not UNKNOWN]
+        return results.ChangeResult(message, if_any(itertools.chain.from_iterable(told)))
 
     def _run_installed(
         self, found: Installed, script: Script | None, given: Mapping[str, Any], report: Report
@@ -323,15 +323,12 @@ class EnactService:
 
     def _not_ours(self, name: str, store: Store) -> EnactError:
         if store is not self.store and name in self.store.tools().tools:
+            remove = Action.command("tool", "uninstall", name, text="ask the user to run: {}")
             return EnactError(
                 "NOT_ALLOWED",
                 f"{name} was installed for everybody; a session can remove only its own tools",
                 details={"tool": name},
-                actions=[
-                    Action.command(
-                        "tool", "uninstall", name, text="ask the user to run: {}", person="{}"
-                    )
-                ],
+                actions=[remove],
             )
         return EnactError.not_installed(name)
 

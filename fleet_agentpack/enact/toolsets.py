@@ -1,27 +1,74 @@
-"""Toolsets: named selections of installed tools, one of which may be active; pure."""
+"""Toolsets: named selections of installed tools, one of which may be active."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import is_name
+from fleet_agentpack.enact.results import Toolset, ToolsetChange, ToolsetInUse
 from fleet_agentpack.enact.statefiles import McpFile
 from fleet_agentpack.kit.actions import Action
 
-_CREATE = Action.command("mcp", "toolset", "create", "NAME", text="create one with: {}")
+if TYPE_CHECKING:
+    from fleet_agentpack.enact.store import Store
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+
+
+class Toolsets:
+    """The toolsets of one store; every change raises `EnactError` when it makes no sense."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self) -> Sequence[Toolset]:
+        """Every toolset, and whether it is the active one."""
+        state = self._store.mcp()
+        return [
+            Toolset(name, members, isActive=name == state.active)
+            for name, members in state.toolsets.items()
+        ]
+
+    def use(self, name: str | None) -> ToolsetInUse:
+        """Make a toolset the active one; None shows every tool."""
+        self._store.change_mcp(partial(_used, name=name))
+        message = f"Now using toolset: {name}" if name else "Clients see every installed tool"
+        return ToolsetInUse(name, message)
+
+    def create(self, name: str) -> ToolsetChange:
+        """A new toolset of everything that is installed."""
+        count = len(self._store.change_mcp(partial(_created, name=name)).toolsets[name])
+        message = f"Created {name} with {count} tool{'s' * (count != 1)}"
+        return ToolsetChange("create", name, message)
+
+    def delete(self, name: str) -> ToolsetChange:
+        """Remove a toolset; if it was active, clients see everything again."""
+        self._store.change_mcp(partial(_deleted, name=name))
+        return ToolsetChange("delete", name, f"Deleted {name}")
+
+    def add(self, name: str, tool: str) -> ToolsetChange:
+        """Add a tool to a toolset."""
+        self._store.change_mcp(partial(_added, name=name, tool=tool))
+        return ToolsetChange("add", name, f"Added {tool} to {name}", tool)
+
+    def remove(self, name: str, tool: str) -> ToolsetChange:
+        """Take a tool out of a toolset."""
+        self._store.change_mcp(partial(_removed, name=name, tool=tool))
+        return ToolsetChange("remove", name, f"Removed {tool} from {name}", tool)
 
 
 def with_tool(state: McpFile, name: str, version: str) -> McpFile:
     """A tool was installed: clients see it, also when a toolset is active."""
-    tools = {**state.tools, name: version}
+    state = replace(state, tools={**state.tools, name: version})
     members = state.toolsets.get(state.active or "")
     if members is None or name in members:
-        return replace(state, tools=tools)
-    return replace(state, tools=tools, toolsets=_with(state, state.active, (*members, name)))
+        return state
+    return _with(state, str(state.active), (*members, name))
 
 
 def without_tool(state: McpFile, name: str) -> McpFile:
@@ -36,8 +83,13 @@ def without_tool(state: McpFile, name: str) -> McpFile:
     )
 
 
-def create(state: McpFile, name: str, installed: Mapping[str, str]) -> McpFile:
-    """A new toolset of everything that is installed."""
+def _used(state: McpFile, name: str | None) -> McpFile:
+    if name is not None:
+        _members(state, name)
+    return replace(state, active=name)
+
+
+def _created(state: McpFile, name: str) -> McpFile:
     if not _NAME.match(name):
         raise EnactError.bad_argument("toolset", f"{name[:80]!r} is not a usable name")
     if name in state.toolsets:
@@ -47,57 +99,48 @@ def create(state: McpFile, name: str, installed: Mapping[str, str]) -> McpFile:
             details={"toolset": name},
             actions=["choose another name, or delete it first"],
         )
-    return replace(state, toolsets=_with(state, name, tuple(installed)))
+    return _with(state, name, tuple(state.tools))
 
 
-def delete(state: McpFile, name: str) -> McpFile:
-    """A toolset less; if it was active, clients see everything again."""
+def _deleted(state: McpFile, name: str) -> McpFile:
     _members(state, name)
     toolsets = {key: members for key, members in state.toolsets.items() if key != name}
     return replace(state, toolsets=toolsets, active=None if state.active == name else state.active)
 
 
-def add(state: McpFile, name: str, tool: str) -> McpFile:
-    """One tool more in a toolset."""
+def _added(state: McpFile, name: str, tool: str) -> McpFile:
     members = _members(state, name)
     if not is_name(tool):
         raise EnactError.bad_argument("tool", f"{tool[:80]!r} is not a tool's name")
     if tool not in state.tools:
         raise EnactError.not_installed(tool)
-    return replace(state, toolsets=_with(state, name, tuple(dict.fromkeys((*members, tool)))))
+    return _with(state, name, tuple(dict.fromkeys((*members, tool))))
 
 
-def remove(state: McpFile, name: str, tool: str) -> McpFile:
-    """One tool less in a toolset."""
+def _removed(state: McpFile, name: str, tool: str) -> McpFile:
     members = _members(state, name)
     if tool not in members:
         raise EnactError(
             "NOT_IN_TOOLSET",
             f"{tool} is not in the toolset {name}",
-            details={"toolset": name, "tool": tool, "tools": list(members)},
+            details={"toolset": name, "tool": tool, "tools": [*members]},
             actions=[f"choose one of {', '.join(members)}" if members else "it is empty"],
         )
-    return replace(state, toolsets=_with(state, name, tuple(e for e in members if e != tool)))
-
-
-def use(state: McpFile, name: str | None) -> McpFile:
-    """Make a toolset the active one; None shows every tool."""
-    if name is not None:
-        _members(state, name)
-    return replace(state, active=name)
+    return _with(state, name, tuple(each for each in members if each != tool))
 
 
 def _members(state: McpFile, name: str) -> tuple[str, ...]:
     if name not in state.toolsets:
         known = sorted(state.toolsets)
+        create = Action.command("mcp", "toolset", "create", "NAME", text="create one with: {}")
         raise EnactError(
             "TOOLSET_NOT_FOUND",
             f"there is no toolset {name}",
             details={"toolset": name, "toolsets": known},
-            actions=[f"choose one of {', '.join(known)}" if known else _CREATE],
+            actions=[f"choose one of {', '.join(known)}" if known else create],
         )
     return state.toolsets[name]
 
 
-def _with(state: McpFile, name: str | None, members: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    return {**state.toolsets, str(name): members}
+def _with(state: McpFile, name: str, members: tuple[str, ...]) -> McpFile:
+    return replace(state, toolsets={**state.toolsets, name: members})

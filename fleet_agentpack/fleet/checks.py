@@ -26,7 +26,7 @@ def checks(settings: Settings) -> Iterable[Check]:
         where = coder_access(settings).url if engine == "coder" else "this machine"
         found, offered = asyncio.run(_ask(settings))
     except FleetError as error:
-        advice = 'fix that setting; [fleet] engine = "local" runs agents on this machine'
+        advice = 'correct that setting; [fleet] engine = "local" runs agents on this machine'
         yield failure("fleet", "engine", error, advice)
         return
     yield Check("fleet", "engine", "ok", f"{engine}, on {where}; {found.total_count} agents")

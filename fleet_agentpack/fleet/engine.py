@@ -10,12 +10,7 @@ from fleet_agentpack.fleet.backend import Backend
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.models import Source
-from fleet_agentpack.fleet.options import (
-    TOKEN_VARIABLE,
-    choose_engine,
-    coder_access,
-    fleet_table,
-)
+from fleet_agentpack.fleet.options import TOKEN_VARIABLE, choose_engine, coder_access, fleet_table
 from fleet_agentpack.fleet.roles import STANDARD_ROLES, Persona
 from fleet_agentpack.fleet.service import FleetService
 from fleet_agentpack.kit.paths import expand_home

@@ -106,8 +106,7 @@ class Ledger:
     def doubt(self, task_id: str, at: datetime) -> Task:
         """It is unknown whether a claimed task arrived; the agent's next snapshot will tell."""
         return self._change(
-            task_id,
-            lambda task: replace(task, started_at=at) if task.status == "pending" else task,
+            task_id, lambda task: replace(task, started_at=at) if task.status == "pending" else task
         )
 
     def request_stop(self, task_id: str, requested: bool) -> Task:
@@ -181,10 +180,7 @@ class Ledger:
         if self._db is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(
-                self._path,
-                timeout=BUSY_TIMEOUT_S,
-                isolation_level=None,
-                check_same_thread=False,
+                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             try:
                 # Connections that switch a new file to WAL at the same time lock each other out.

@@ -17,7 +17,7 @@ from fleet_agentpack.settings import Settings, SettingsError
 Engine = Literal["coder", "local"]
 
 ENGINE_VARIABLE = "FLEET_AGENTPACK_FLEET"
-TOKEN = re.compile(r"[!-:<-~]+")  # what fits a header and a cookie
+TOKEN = re.compile(r"[!-:<-~]+")  # characters that fit in a header and a cookie
 URL_VARIABLE = "CODER_URL"
 TOKEN_VARIABLE = "CODER_SESSION_TOKEN"  # noqa: S105 - the variable's name
 
@@ -39,7 +39,7 @@ def fleet_table(settings: Settings) -> FleetTable:
 
 
 def choose_engine(settings: Settings, table: FleetTable) -> Engine:
-    """Coder when it is configured or asked for, otherwise this machine."""
+    """Coder if it is configured or chosen, otherwise this machine."""
     chosen = settings.environ.get(ENGINE_VARIABLE) or table.engine
     if chosen == "coder":
         return "coder"
@@ -67,10 +67,10 @@ def coder_access(settings: Settings) -> CoderAccess:
             missing=missing,
         )
     if not TOKEN.fullmatch(token):
-        # Said here: the HTTP library would quote it in its complaint.
+        # Checked here, because the HTTP library would quote the token in its error.
         raise FleetError.unavailable(
-            f"{TOKEN_VARIABLE} holds what no session token has in it (spaces, line breaks, ';', …);"
-            " copy it again, or run 'coder login'."
+            f"{TOKEN_VARIABLE} is not a session token: it contains spaces, line breaks, ';' or the"
+            " like. Copy it again, or run 'coder login'."
         )
     return CoderAccess(_checked_url(url), Secret(token))
 
@@ -83,13 +83,13 @@ def _checked_url(url: str) -> str:
         usable = False
     if not usable:
         raise FleetError.unavailable(
-            f"{URL_VARIABLE} must be an http or https address without a user in it."
+            f"{URL_VARIABLE} must be an http or https address without a user name."
         )
     return url.rstrip("/")
 
 
 def _stored_session(settings: Settings) -> tuple[str, str]:
-    """What `coder login` left behind."""
+    """The URL and token that `coder login` stored."""
     for folder in _session_folders(settings):
         try:
             url, token = (read_text(folder / name).strip() for name in ("url", "session"))

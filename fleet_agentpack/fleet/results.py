@@ -215,6 +215,9 @@ class TaskStopped:
     message: str
 
 
+WithMessage = AgentCreated | AgentDeleted | DeletionDeclined | TaskStarted | TaskStopped
+
+
 @dataclass(frozen=True)
 class TranscriptLine:
     """One thing that was said to or by an agent."""

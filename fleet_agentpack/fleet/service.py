@@ -9,31 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from fleet_agentpack.fleet import results
 from fleet_agentpack.fleet.arguments import check_existing_name, check_new_name, plain, required
 from fleet_agentpack.fleet.backend import Backend, Progress
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
 from fleet_agentpack.fleet.ledger import Ledger, TaskOpenError
 from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, NewAgent, Source, Task
 from fleet_agentpack.fleet.reconcile import CLAIM_S, reconcile
-from fleet_agentpack.fleet.results import (
-    AgentCreated,
-    AgentDeleted,
-    AgentDetail,
-    AgentList,
-    AgentShown,
-    AgentStatus,
-    AgentSummary,
-    DeletedAgent,
-    ProjectList,
-    RoleList,
-    RunningTask,
-    TaskHistory,
-    TaskStarted,
-    TaskStopped,
-    TaskSummary,
-    Transcript,
-    TranscriptLine,
-)
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.results import UNKNOWN
 
@@ -79,31 +61,31 @@ class FleetService:
         await self._backend.close()
         self._ledger.close()
 
-    async def projects(self) -> ProjectList:
+    async def projects(self) -> results.ProjectList:
         """Every project that agents can be created for."""
         found = await self._backend.projects()
-        return ProjectList(found, UNKNOWN if found else (self._backend.no_projects_hint,))
+        return results.ProjectList(found, UNKNOWN if found else (self._backend.no_projects_hint,))
 
-    async def roles(self, project: str) -> RoleList:
+    async def roles(self, project: str) -> results.RoleList:
         """The roles of a project."""
-        return RoleList(await self._backend.roles(plain(project, "project")))
+        return results.RoleList(await self._backend.roles(plain(project, "project")))
 
     async def create(
         self, name: str, project: str, role: str, spec: str, report: Progress = quiet
-    ) -> AgentCreated:
+    ) -> results.AgentCreated:
         """Create an agent and wait until it is ready for its first task."""
         check_new_name(name)
         new = NewAgent(
             name, required(project, "project"), required(role, "role"), required(spec, "spec")
         )
         agent = await self._backend.create(new, report)
-        return AgentCreated(
-            AgentDetail.of(agent, "idle", None),
+        return results.AgentCreated(
+            results.AgentDetail.of(agent, "idle", None),
             f"Agent '{agent.name}' created for project '{agent.project}'",
             agent.warnings or UNKNOWN,
         )
 
-    async def agents(self) -> AgentList:
+    async def agents(self) -> results.AgentList:
         """Every agent with its status and its task."""
         fleet = await self._backend.agents()
         open_tasks = self._ledger.open_tasks_at_once()  # a thread would cost more than the read
@@ -119,19 +101,19 @@ class FleetService:
         ]
         if news:
             tasks |= await asyncio.to_thread(self._reconcile_fleet, news)
-        return AgentList(
+        return results.AgentList(
             [_summary(agent, tasks.get(agent.workspace_id)) for agent in fleet], len(fleet)
         )
 
-    async def show(self, name: str) -> AgentShown:
+    async def show(self, name: str) -> results.AgentShown:
         """One agent in detail."""
         agent = await self._find(name, detailed=True)
         task = await self._reconciled(agent)
         status = _status(agent.online, task is not None or agent.activity == "running")
-        detail = AgentDetail.of(agent, status, task if status == "busy" else None)
-        return AgentShown(detail, agent.warnings or UNKNOWN)
+        detail = results.AgentDetail.of(agent, status, task if status == "busy" else None)
+        return results.AgentShown(detail, agent.warnings or UNKNOWN)
 
-    async def history(self, name: str, page: int = 1, page_size: int = 20) -> TaskHistory:
+    async def history(self, name: str, page: int = 1, page_size: int = 20) -> results.TaskHistory:
         """An agent's tasks, newest first, page by page."""
         if page < 1:
             raise FleetError.bad_request("page starts at 1.", page=page)
@@ -141,8 +123,8 @@ class FleetService:
         tasks, total = await asyncio.to_thread(
             self._ledger.page, agent.workspace_id, (page - 1) * size, size
         )
-        return TaskHistory(
-            tasks=[TaskSummary.of(task) for task in await self._with_sources(agent, tasks)],
+        return results.TaskHistory(
+            tasks=[results.TaskSummary.of(task) for task in await self._with_sources(agent, tasks)],
             total_count=total,
             page=page,
             page_size=size,
@@ -150,7 +132,7 @@ class FleetService:
             warnings=agent.warnings or UNKNOWN,
         )
 
-    async def start(self, name: str, description: str) -> TaskStarted:
+    async def start(self, name: str, description: str) -> results.TaskStarted:
         """Give an idle agent a task."""
         text = required(description, "task_description")
         agent = await self._idle(_online(await self._find(name)))
@@ -166,9 +148,11 @@ class FleetService:
             reported_before=agent.reported_at,
         )
         started = await self._shielded(self._hand_over(agent, task))
-        return TaskStarted(RunningTask.of(started), "busy", f"Task started on agent '{agent.name}'")
+        return results.TaskStarted(
+            results.RunningTask.of(started), "busy", f"Task started on agent '{agent.name}'"
+        )
 
-    async def stop(self, name: str) -> TaskStopped:
+    async def stop(self, name: str) -> results.TaskStopped:
         """Interrupt the task of a busy agent."""
         agent = await self._backend.with_activity(_online(await self._find(name)))
         task = await self._reconciled(agent)
@@ -196,22 +180,25 @@ class FleetService:
             await asyncio.to_thread(self._ledger.request_stop, task.id, False)
             raise
         stopped = await asyncio.to_thread(self._ledger.finish, task.id, "stopped", self._now())
-        return TaskStopped(TaskSummary.of(stopped), "idle", f"Task stopped on agent '{agent.name}'")
+        return results.TaskStopped(
+            results.TaskSummary.of(stopped), "idle", f"Task stopped on agent '{agent.name}'"
+        )
 
-    async def delete(self, name: str, report: Progress = quiet) -> AgentDeleted:
+    async def delete(self, name: str, report: Progress = quiet) -> results.AgentDeleted:
         """Delete an agent and its workspace, even a busy one."""
         agent = await self._find(name)
         note = await self._backend.delete(agent, report)
         await asyncio.to_thread(self._close_open_task, agent.workspace_id)
         message = f"Agent '{agent.name}' deleted successfully"
-        return AgentDeleted(
-            f"{message}. {note}" if note else message, DeletedAgent(agent.name, agent.workspace_id)
+        return results.AgentDeleted(
+            f"{message}. {note}" if note else message,
+            results.DeletedAgent(agent.name, agent.workspace_id),
         )
 
-    async def transcript(self, name: str) -> Transcript:
+    async def transcript(self, name: str) -> results.Transcript:
         """What an agent said, oldest first."""
         said = await self._backend.messages(await self._find(name))
-        return Transcript([TranscriptLine.of(message) for message in said])
+        return results.Transcript([results.TranscriptLine.of(message) for message in said])
 
     async def _find(self, name: str, *, detailed: bool = False) -> AgentSnapshot:
         check_existing_name(name)
@@ -307,12 +294,14 @@ class FleetService:
         self._fingerprints.pop(workspace_id, None)
 
 
-def _summary(agent: ListedAgent, task: Task | None) -> AgentSummary:
+def _summary(agent: ListedAgent, task: Task | None) -> results.AgentSummary:
     status = _status(agent.online, task is not None)
-    return AgentSummary(agent.name, status, task.summary if task and status == "busy" else None)
+    return results.AgentSummary(
+        agent.name, status, task.summary if task and status == "busy" else None
+    )
 
 
-def _status(online: bool, working: bool) -> AgentStatus:
+def _status(online: bool, working: bool) -> results.AgentStatus:
     if not online:
         return "offline"
     return "busy" if working else "idle"

@@ -1,6 +1,6 @@
 """The nine fleet tools: agents, their tasks, the projects and roles to choose from."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from fastmcp.dependencies import Depends
 from pydantic import Field
@@ -11,6 +11,7 @@ from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.provider import DESTROYS_REMOTE, READS_REMOTE, WRITES_REMOTE, DomainTools
 
 if TYPE_CHECKING:
+    from fleet_agentpack.fleet import results
     from fleet_agentpack.fleet.service import FleetService
 
 
@@ -40,7 +41,7 @@ async def create_agent(
     project: Annotated[str, Field(description="From list_agent_projects")],
     role: Annotated[str, Field(description="From list_agent_roles")] = "coder",
     spec: Annotated[str, Field(description="Objective, context and deliverables")],
-) -> Any:
+) -> "results.AgentCreated":
     """Create a coding agent in its own workspace and wait until it is ready.
 
     list_agent_projects and list_agent_roles give the names; start_agent_task gives it work.
@@ -49,9 +50,7 @@ async def create_agent(
 
 
 @mcp.tool(annotations=READS_REMOTE)
-async def list_agents(
-    fleet: "FleetService" = Depends(mcp.service),
-) -> Any:
+async def list_agents(fleet: "FleetService" = Depends(mcp.service)) -> "results.AgentList":
     """List all agents with status (busy, idle, offline) and current task; call it first to get
     names. Then call show_agent for details, or start_agent_task on an idle agent.
     """
@@ -59,7 +58,9 @@ async def list_agents(
 
 
 @mcp.tool(annotations=READS_REMOTE)
-async def show_agent(*, fleet: "FleetService" = Depends(mcp.service), agent_name: str) -> Any:
+async def show_agent(
+    *, fleet: "FleetService" = Depends(mcp.service), agent_name: str
+) -> "results.AgentShown":
     """Show one agent in detail (status, role, spec, current task, pull request), also to watch a
     task. Once it is idle, show_agent_task_history tells how the task ended.
     """
@@ -73,7 +74,7 @@ async def show_agent_task_history(
     agent_name: str,
     page: int = 1,
     page_size: Annotated[int, Field(description="At most 100")] = 20,
-) -> Any:
+) -> "results.TaskHistory":
     """Show an agent's tasks with their outcomes, newest first; call it once the agent is idle.
 
     Follow up with start_agent_task.
@@ -84,7 +85,7 @@ async def show_agent_task_history(
 @mcp.tool(annotations=DESTROYS_REMOTE)
 async def delete_agent(
     *, fleet: "FleetService" = Depends(mcp.service), call: Call = CurrentCall(), agent_name: str
-) -> Any:
+) -> "results.AgentDeleted":
     """Delete an agent that is no longer needed and destroy its workspace, even while it is busy.
 
     The message says what was kept.
@@ -95,7 +96,7 @@ async def delete_agent(
 @mcp.tool(annotations=WRITES_REMOTE)
 async def start_agent_task(
     *, fleet: "FleetService" = Depends(mcp.service), agent_name: str, task_description: str
-) -> Any:
+) -> "results.TaskStarted":
     """Give an idle agent a task; the agent keeps working after this call returns.
 
     Watch it with show_agent, interrupt it with stop_agent_task.
@@ -104,7 +105,9 @@ async def start_agent_task(
 
 
 @mcp.tool(annotations=DESTROYS_REMOTE)
-async def stop_agent_task(*, fleet: "FleetService" = Depends(mcp.service), agent_name: str) -> Any:
+async def stop_agent_task(
+    *, fleet: "FleetService" = Depends(mcp.service), agent_name: str
+) -> "results.TaskStopped":
     """Interrupt a busy agent's task, to correct or replace it.
 
     Then give it another with start_agent_task.
@@ -113,7 +116,9 @@ async def stop_agent_task(*, fleet: "FleetService" = Depends(mcp.service), agent
 
 
 @mcp.tool(annotations=READS_REMOTE)
-async def list_agent_roles(*, fleet: "FleetService" = Depends(mcp.service), project: str) -> Any:
+async def list_agent_roles(
+    *, fleet: "FleetService" = Depends(mcp.service), project: str
+) -> "results.RoleList":
     """List the roles that a project's agents can have, with what each does.
 
     Pass one to create_agent.
@@ -124,7 +129,7 @@ async def list_agent_roles(*, fleet: "FleetService" = Depends(mcp.service), proj
 @mcp.tool(annotations=READS_REMOTE)
 async def list_agent_projects(
     fleet: "FleetService" = Depends(mcp.service),
-) -> Any:
+) -> "results.ProjectList":
     """List the projects that agents can be created for.
 
     Call list_agent_roles or create_agent next.

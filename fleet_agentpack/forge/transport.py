@@ -1,4 +1,4 @@
-"""Fetches URLs side by side within a hard deadline; the only module of forge that uses HTTP."""
+"""Fetches URLs side by side within a hard deadline."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urlsplit
 
-from fleet_agentpack.forge.config_files import is_registry_url
-from fleet_agentpack.forge.credentials import is_same_origin
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES
-from fleet_agentpack.version import __version__
-
-if TYPE_CHECKING:
-    import ssl
-
-    import httpx
+from fleet_agentpack.kit import background
+from fleet_agentpack.kit.http import (
+    BodyTooLarge,
+    Http,
+    HttpError,
+    Limits,
+    NoAnswerInTime,
+    RedirectRefused,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +28,6 @@ CONNECT_TIMEOUT_S = 3.0
 DEADLINE_S = 10.0
 MAX_REDIRECTS = 5
 AT_ONCE = 10
-RETRIED = (502, 503, 504)
-RETRY_DELAYS_S = (0.2, 0.5)
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,13 @@ class Transport:
     def __init__(
         self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, deadline_s: float = DEADLINE_S
     ):
-        self._connect_timeout_s = connect_timeout_s
         self._deadline_s = deadline_s
-        self._tls: ssl.SSLContext | None = None
+        self._limits = Limits(
+            connect_s=connect_timeout_s,
+            read_s=deadline_s,
+            deadline_s=deadline_s,
+            redirects=MAX_REDIRECTS,
+        )
 
     def fetch(self, request: Request) -> bytes:
         """The body of one answer. Raises `ForgeError`."""
@@ -61,93 +63,43 @@ class Transport:
     def fetch_all(self, requests: Sequence[Request]) -> list[bytes | ForgeError]:
         """The bodies of several answers, asked for side by side, in the order of the requests."""
         remote = [each for each in requests if not each.url.startswith("file:")]
-        answers = iter(self._over_http(remote) if remote else [])
+        answers = iter(background.run(self._gather(remote)) if remote else [])
         return [
             _from_file(each) if each.url.startswith("file:") else next(answers) for each in requests
         ]
 
-    def _over_http(self, requests: Sequence[Request]) -> list[bytes | ForgeError]:
-        # A loop of our own rather than asyncio.run, which would wait for a hanging name lookup.
-        loop = asyncio.new_event_loop()
-        try:
-            return loop.run_until_complete(self._gather(requests))
-        finally:
-            loop.close()
-
     async def _gather(self, requests: Sequence[Request]) -> list[bytes | ForgeError]:
-        import httpx
-
-        timeout = httpx.Timeout(self._deadline_s, connect=self._connect_timeout_s)
-        async with httpx.AsyncClient(timeout=timeout, verify=self._tls_context()) as client:
-            turns = asyncio.Semaphore(AT_ONCE)
-            return await asyncio.gather(*(self._answer(client, turns, each) for each in requests))
+        http, turns = Http(self._limits), asyncio.Semaphore(AT_ONCE)
+        try:
+            return await asyncio.gather(*(self._answer(http, turns, each) for each in requests))
+        finally:
+            await http.close()
 
     async def _answer(
-        self, client: httpx.AsyncClient, turns: asyncio.Semaphore, request: Request
+        self, http: Http, turns: asyncio.Semaphore, request: Request
     ) -> bytes | ForgeError:
-        import httpx
-
         shown = masked_url(request.url)
         try:
             async with asyncio.timeout(self._deadline_s), turns:
-                body = await _get(client, request)
-        except ForgeError as error:
-            return error
-        except (TimeoutError, httpx.TimeoutException):
+                answer = await http.request(
+                    "GET",
+                    request.url,
+                    headers={"Accept-Encoding": "identity"},
+                    credentials=request.headers,
+                    limit=request.limit,
+                )
+        except (TimeoutError, NoAnswerInTime):
             return ForgeError.network(f"{shown} did not answer in time", url=shown)
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            reason = type(error).__name__
-            return ForgeError.network(f"{shown} cannot be reached ({reason})", url=shown)
-        logger.debug("fetched %s: %d bytes", shown, len(body))
-        return body
-
-    def _tls_context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            import httpx
-
-            self._tls = httpx.create_ssl_context()
-        return self._tls
-
-
-async def _get(client: httpx.AsyncClient, request: Request) -> bytes:
-    url, delays = request.url, list(RETRY_DELAYS_S)
-    redirects = 0
-    while True:
-        headers = {"User-Agent": f"fleet-agentpack/{__version__}", "Accept-Encoding": "identity"}
-        if is_same_origin(request.url, url):
-            headers |= request.headers
-        async with client.stream("GET", url, headers=headers) as response:
-            if response.status_code in RETRIED and delays:
-                await asyncio.sleep(delays.pop(0))
-                continue
-            if not response.is_redirect:
-                return await _body(response, request)
-            url = _redirected(url, response.headers.get("location", ""))
-        redirects += 1
-        if redirects > MAX_REDIRECTS:
-            raise ForgeError.network(f"{masked_url(request.url)} redirects without end")
-
-
-def _redirected(url: str, location: str) -> str:
-    try:
-        target = urljoin(url, location)
-    except ValueError:
-        target = ""
-    scheme = target.partition(":")[0]
-    if not is_registry_url(target) or scheme not in ("https", urlsplit(url).scheme):
-        raise ForgeError.network(f"{masked_url(url)} redirects to a URL that is not followed")
-    return target
-
-
-async def _body(response: httpx.Response, request: Request) -> bytes:
-    if response.status_code != 200:
-        raise _refusal(response.status_code, request)
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > request.limit:
-            raise _too_large(request)
-    return bytes(body)
+        except BodyTooLarge:
+            return _too_large(request)
+        except RedirectRefused as error:
+            return ForgeError.network(f"{shown} {error}", url=shown)
+        except HttpError as error:
+            return ForgeError.network(f"{shown} cannot be reached: {error}", url=shown)
+        if answer.status != 200:
+            return _refusal(answer.status, request)
+        logger.debug("fetched %s: %d bytes", shown, len(answer.body))
+        return answer.body
 
 
 def _refusal(status: int, request: Request) -> ForgeError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +53,8 @@ class Action:
         return f"{self.tool} with {given}" if given else self.tool
 
     def _line(self, commands: Commands) -> str:
+        import shlex  # here, since every start of the server imports this module
+
         if not self.tool:
             return shlex.join([PROGRAM, *self.words]) if self.words else "{}"
         if self.tool not in commands:

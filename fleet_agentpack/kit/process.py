@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KILLED_WITHIN_S = 5.0
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Completed:
     def complaint(self) -> str:
         """Standard error as trimmed text."""
         return self.stderr.decode("utf-8", "replace").strip()
+
+
+def without_colours(text: str) -> str:
+    """What a program printed, without the colours that it printed it in."""
+    return _COLOUR.sub("", text)
 
 
 class ProcessTimeoutError(TimeoutError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from fleet_agentpack import domains
-from fleet_agentpack.console.terminal import Paint, table
+from fleet_agentpack.console.command import Console, declare
+from fleet_agentpack.console.table import Table
 from fleet_agentpack.kit.results import to_text
-from fleet_agentpack.settings import Settings, split_names
+from fleet_agentpack.settings import split_names
 from fleet_agentpack.wire.provider import DomainTool, DomainTools, is_reader
 
 BYTES_PER_TOKEN = 4  # a rule of thumb for JSON in English
@@ -20,18 +20,17 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     parser.add_argument(
         "--tokens", action="store_true", help="print the size of tools/list instead"
     )
-    parser.set_defaults(handler=run)
+    declare(parser, run)
 
 
-def run(arguments: argparse.Namespace, settings: Settings) -> int:
+def run(console: Console) -> None:
     """Print one line for every tool, or the size of every domain."""
-    chosen = domains.select(split_names(arguments.only) or settings.only)
-    paint = Paint.for_stream(sys.stdout)
-    print(_sizes(chosen, paint) if arguments.tokens else _listing(chosen, settings, paint))
-    return 0
+    chosen = domains.select(split_names(console.arguments.only) or console.settings.only)
+    console.show(_sizes(chosen) if console.arguments.tokens else _listing(chosen, console))
 
 
-def _listing(domains: list[DomainTools], settings: Settings, paint: Paint) -> str:
+def _listing(domains: list[DomainTools], console: Console) -> Table:
+    paint = console.paint
     rows = [
         [
             paint(tool.name, "cyan"),
@@ -40,19 +39,19 @@ def _listing(domains: list[DomainTools], settings: Settings, paint: Paint) -> st
             (tool.description or "").split(". ")[0].rstrip("."),
         ]
         for domain in domains
-        for tool in domain.tools_for(read_only=settings.read_only)
+        for tool in domain.tools_for(read_only=console.settings.read_only)
     ]
-    return table(["tool", "domain", "", "purpose"], rows, paint)
+    return Table(["tool", "domain", "", "purpose"], rows)
 
 
-def _sizes(domains: list[DomainTools], paint: Paint) -> str:
+def _sizes(domains: list[DomainTools]) -> Table:
     sizes = [(domain.name, [size(tool) for tool in domain.tools.values()]) for domain in domains]
     everything = [size for _, found in sizes for size in found]
     rows = [
         [name, str(len(found)), f"{sum(found):,}", f"{sum(found) // BYTES_PER_TOKEN:,}"]
         for name, found in [*sizes, ("all", everything)]
     ]
-    return table(["domain", "tools", "bytes", "about tokens"], rows, paint)
+    return Table(["domain", "tools", "bytes", "about tokens"], rows)
 
 
 def size(tool: DomainTool) -> int:

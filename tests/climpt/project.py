@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.climpt.opening import open_climpt
-from fleet_agentpack.climpt.service import ClimptService
+from fleet_agentpack.climpt.service import ClimptService, open_climpt
+from fleet_agentpack.settings import Directories, Settings
 
 GROUP_COMMIT = {
     "c1": "git",
@@ -77,4 +77,5 @@ def write_echo(root: Path, body: str, *, name: str = "f_default.md", user: str =
 
 
 def service(cwd: Path, home: Path, execute: str | None = None, **environ: str) -> ClimptService:
-    return open_climpt(cwd, home, environ, execute)
+    config = {"climpt": {"execute": execute}} if execute else {}
+    return open_climpt(Settings(environ, cwd, home, Directories.of_user(), config))

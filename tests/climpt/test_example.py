@@ -17,7 +17,7 @@ from fleet_agentpack.kit import frontmatter, yaml12
 from tests.climpt.project import service, write
 from tests.climpt.test_service import tree
 
-SEEDS_COMMANDS = {
+CONTRACT_COMMANDS = {
     ("git", "decide-branch", "working-branch"),
     ("git", "find-oldest", "descendant-branch"),
     ("git", "group-commit", "unstaged-changes"),
@@ -36,8 +36,8 @@ def key(command: dict[str, Any]) -> tuple[str, str, str]:
     return command["c1"], command["c2"], command["c3"]
 
 
-def test_it_has_the_seeds_commands() -> None:
-    assert {key(command) for command in COMMANDS} == SEEDS_COMMANDS
+def test_it_has_the_contracts_commands() -> None:
+    assert {key(command) for command in COMMANDS} == CONTRACT_COMMANDS
     assert len(COMMANDS) == 7
 
 
@@ -80,7 +80,7 @@ def test_headers_agree_with_the_registry(command: dict[str, Any]) -> None:
         assert header == command
 
 
-async def test_the_seeds_session_works(work: Path, home: Path) -> None:
+async def test_the_contracts_session_works(work: Path, home: Path) -> None:
     init(work)
     climpt = service(work, home)
     found = climpt.search("group changes and commit")
@@ -89,19 +89,19 @@ async def test_the_seeds_session_works(work: Path, home: Path) -> None:
     )
     assert "decide-branch" in {row.c2 for row in found}
     described = climpt.describe(found[0].c1, found[0].c2, found[0].c3)
-    assert described["usage"] == "climpt-git group-commit unstaged-changes"
+    assert described.usage == "climpt-git group-commit unstaged-changes"
     assert "git add" in await climpt.execute("climpt", found[0].c1, found[0].c2, found[0].c3, {})
-    assert climpt.reload()["commandCount"] == 7
+    assert climpt.reload().commandCount == 7
 
 
 def test_init_is_complete_and_can_be_repeated(work: Path) -> None:
     first = init(work)
-    assert first.kept == []
+    assert first.kept == ()
     assert ".agent/climpt/registry.json" in first.written
     copied = tree(work / ".agent/climpt")
     assert copied == tree(EXAMPLE)
     again = init(work)
-    assert (again.written, again.kept) == ([], first.written)
+    assert (again.written, again.kept) == ((), first.written)
     assert tree(work / ".agent/climpt") == copied
 
 
@@ -112,7 +112,7 @@ def test_init_keeps_what_was_edited_and_adds_what_is_missing(work: Path) -> None
     write(work, edited, "mine")
     (work / gone).unlink()
     copied = init(work)
-    assert copied.written == [gone]
+    assert copied.written == (gone,)
     assert edited in copied.kept
     assert (work / edited).read_text() == "mine"
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_agentpack.climpt.registry import Command, RegistryFormatError, merged, parse
+from fleet_agentpack.climpt.results import CommandOptions
 from tests.climpt.project import GROUP_COMMIT, registry_text
 
 
@@ -21,8 +22,7 @@ def test_a_record_is_read_whole() -> None:
             "unstaged-changes",
             GROUP_COMMIT["description"],
             "climpt-git group-commit unstaged-changes",
-            {"edition": ("default",), "adaptation": ("default", "detailed")},
-            {"file": True, "stdin": False, "destination": True},
+            CommandOptions(("default",), ("default", "detailed"), True, False, True),
         ),
     )
 
@@ -98,8 +98,7 @@ def test_variants_are_merged_into_the_first() -> None:
         "c",
         "first",
         None,
-        {"edition": ("default", "json"), "adaptation": ("x",)},
-        {"file": True},
+        CommandOptions(edition=("default", "json"), adaptation=("x",), file=True),
         {"n": "name"},
     )
 

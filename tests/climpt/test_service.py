@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.climpt.errors import ClimptError
+from fleet_agentpack.climpt.results import CommandOptions, Reloaded
+from fleet_agentpack.kit.results import jsonable
 from tests.climpt.project import (
     DECIDE_BRANCH,
     GROUP_COMMIT,
@@ -35,13 +37,22 @@ def test_a_change_on_disk_is_seen_after_reload(work: Path, home: Path) -> None:
     assert [row.c2 for row in climpt.search("branch commit")] == ["group-commit"]
     write_registry(work, SAMPLE[:2])
     assert [row.c2 for row in climpt.search("branch commit")] == ["group-commit"]
-    assert climpt.reload() == {
-        "success": True,
-        "agent": "climpt",
-        "commandCount": 2,
-        "message": "Successfully reloaded 2 commands for agent 'climpt'",
-    }
+    assert climpt.reload() == Reloaded(
+        True, "climpt", 2, "Successfully reloaded 2 commands for agent 'climpt'"
+    )
     assert {row.c2 for row in climpt.search("branch commit")} == {"group-commit", "decide-branch"}
+
+
+@pytest.mark.parametrize("agent", ["../climpt", "climpt/../climpt", ".", "/etc", "a b", "-x"])
+def test_an_agent_that_is_a_path_is_refused_before_any_file_is_looked_for(
+    work: Path, home: Path, agent: str
+) -> None:
+    write_registry(work, SAMPLE)
+    climpt = service(work, home)
+    for call in (climpt.reload, lambda name: climpt.search("commit", name)):
+        with pytest.raises(ClimptError) as caught:
+            call(agent)
+        assert caught.value.payload()["error"] == "Invalid arguments"
 
 
 @pytest.mark.parametrize("broken", ["{", '{"tools": {"commands": [{"c1": "x"}]}}', None])
@@ -63,7 +74,7 @@ async def test_a_broken_registry_leaves_the_last_good_one_in_use(
         assert payload["path"] == REGISTRY
         assert payload["details"]
     assert climpt.search("echo")[0].c2 == "echo"
-    assert climpt.describe("test", "echo", "input")["c3"] == "input"
+    assert climpt.describe("test", "echo", "input").c3 == "input"
     assert await climpt.execute("climpt", "test", "echo", "input") == "prompt\n"
 
 
@@ -78,44 +89,45 @@ def test_a_registry_that_appears_needs_no_reload(work: Path, home: Path) -> None
 def test_reload_sees_a_changed_configuration(work: Path, home: Path) -> None:
     write_registry(work, SAMPLE)
     climpt = service(work, home)
-    assert climpt.reload()["commandCount"] == 4
+    assert climpt.reload().commandCount == 4
     write_registry(work, SAMPLE[:1], "other")
     config = '{"registries": {"climpt": ".agent/other/registry.json"}}'
     write(work, ".agent/climpt/config/registry_config.json", config)
-    assert climpt.reload()["commandCount"] == 1
+    assert climpt.reload().commandCount == 1
 
 
 def test_an_empty_registry_is_no_error(work: Path, home: Path) -> None:
     write_registry(work, [])
     climpt = service(work, home)
     assert climpt.search("anything") == []
-    assert climpt.reload()["commandCount"] == 0
-    assert climpt.reload()["message"].startswith("No commands found for agent 'climpt'")
+    assert climpt.reload().commandCount == 0
+    assert climpt.reload().message.startswith("No commands found for agent 'climpt'")
     with pytest.raises(ClimptError) as caught:
         climpt.describe("a", "b", "c")
     assert caught.value.payload()["hint"] == "call search with a description of the task"
+    assert caught.value.advice() == ["try fleet-agentpack climpt search QUERY"]
 
 
-def test_describe_gives_the_seeds_fields(work: Path, home: Path) -> None:
+def test_describe_gives_the_contracts_fields(work: Path, home: Path) -> None:
     write_registry(work, SAMPLE)
     climpt = service(work, home)
     expected = {key: value for key, value in GROUP_COMMIT.items() if key != "uv"}
-    assert climpt.describe("git", "group-commit", "unstaged-changes") == expected
-    assert climpt.describe("git", "decide-branch", "working-branch") == DECIDE_BRANCH
+    assert jsonable(climpt.describe("git", "group-commit", "unstaged-changes")) == expected
+    assert jsonable(climpt.describe("git", "decide-branch", "working-branch")) == DECIDE_BRANCH
 
 
 def test_describe_merges_variants(work: Path, home: Path) -> None:
     other = {**GROUP_COMMIT, "description": "x", "options": {"edition": ["bug"], "stdin": True}}
     write_registry(work, [*SAMPLE, other])
     found = service(work, home).describe("git", "group-commit", "unstaged-changes")
-    assert found["description"] == GROUP_COMMIT["description"]
-    assert found["options"] == {
-        "edition": ["default", "bug"],
-        "adaptation": ["default", "detailed"],
-        "file": True,
-        "stdin": True,
-        "destination": True,
-    }
+    assert found.description == GROUP_COMMIT["description"]
+    assert found.options == CommandOptions(
+        edition=("default", "bug"),
+        adaptation=("default", "detailed"),
+        file=True,
+        stdin=True,
+        destination=True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,13 +143,13 @@ def test_describe_tells_of_variables_in_the_usage(
 ) -> None:
     command: dict[str, Any] = {"c1": "a", "c2": "b", "c3": "c", "uv": [{"x": "what"}, {"y": ""}]}
     write_registry(work, [command | ({"usage": usage} if usage else {})])
-    assert service(work, home).describe("a", "b", "c")["usage"] == shown
+    assert service(work, home).describe("a", "b", "c").usage == shown
 
 
 @pytest.mark.parametrize(
     "key", [("git", "group-commit", "x"), ("GIT", "group-commit", "unstaged-changes")]
 )
-async def test_a_command_that_is_not_there_is_the_seeds_error(
+async def test_a_command_that_is_not_there_is_the_contracts_error(
     work: Path, home: Path, key: tuple[str, str, str]
 ) -> None:
     write_registry(work, SAMPLE)
@@ -203,10 +215,10 @@ def test_errors_read_well(work: Path, home: Path) -> None:
     with pytest.raises(ClimptError) as caught:
         service(work, home).reload()
     assert str(caught.value) == (
-        "Failed to load registry: .agent/climpt/registry.json: File not found\n"
-        "`fleet-agentpack climpt init` puts an example there"
+        "Failed to load registry: .agent/climpt/registry.json: File not found"
     )
-    assert str(ClimptError.command_not_found("a", "b", "c", "look")) == (
-        "Command not found: a b c\nlook"
-    )
+    assert caught.value.advice() == ["`fleet-agentpack climpt init` puts an example there"]
+    assert caught.value.is_missing_registry
+    absent = ClimptError.command_not_found("a", "b", "c", "look")
+    assert (str(absent), absent.advice()) == ("Command not found: a b c", ["look"])
     assert ClimptError.unexpected("search").payload()["error"] == "Unexpected error"

@@ -14,7 +14,7 @@ from fastmcp import Client
 from fleet_agentpack.climpt.scaffold import init
 from fleet_agentpack.wire.server import build_server
 from tests.climpt.project import write, write_registry
-from tests.climpt.test_original import TELL, fake_deno
+from tests.climpt.test_deno_cli import TELL, fake_deno
 from tests.conftest import enter_empty_home
 from tests.rig import SERVE, Stdio, text_of
 
@@ -55,7 +55,7 @@ def error_of(result: dict[str, Any]) -> dict[str, Any]:
     return result["structuredContent"]
 
 
-def test_schemas_are_the_seeds(server: Stdio) -> None:
+def test_schemas_are_the_contracts(server: Stdio) -> None:
     tools = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
     assert list(tools) == ["search", "describe", "execute", "reload"]
     names = {"c1": TEXT, "c2": TEXT, "c3": TEXT}
@@ -133,7 +133,7 @@ def test_reload_sees_a_change_and_survives_a_broken_file(fresh: Stdio, work: Pat
     assert len(json.loads(text_of(fresh.call("search", query="branch commit")))) == 1
 
 
-def test_errors_have_the_seeds_shapes(fresh: Stdio, work: Path) -> None:
+def test_errors_have_the_contracts_shapes(fresh: Stdio, work: Path) -> None:
     error = error_of(fresh.call("search", query="x"))
     assert (error["error"], error["path"], error["details"]) == (
         "Failed to load registry",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet_agentpack.connect.check import CheckError, check
-from fleet_agentpack.connect.model import Entry
+from fleet_agentpack.connect.client import Entry
 
 SERVER = """
 import json, os, sys

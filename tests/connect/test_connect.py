@@ -15,8 +15,12 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.connect.model import Surroundings
-from fleet_agentpack.connect.rows import CLIENTS
+from fleet_agentpack.connect import commands
+from fleet_agentpack.connect.client import Machine
+from fleet_agentpack.connect.config_file import ConfigFile
+from fleet_agentpack.connect.errors import ConnectError
+from fleet_agentpack.connect.known_clients import CLIENTS
+from fleet_agentpack.kit.keyed_edit import jsonc
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -166,6 +170,42 @@ def test_without_a_terminal_and_without_yes_nothing_is_written(home: Path, conne
     assert tree(home) == {}
 
 
+@pytest.mark.parametrize("client", ["cursor", "codex"])
+@pytest.mark.parametrize("meanwhile", ["changed", "removed"])
+def test_a_file_that_another_program_changed_meanwhile_is_left_alone(
+    client: str, meanwhile: str, home: Path, connect: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = home / {"cursor": ".cursor/mcp.json", "codex": ".codex/config.toml"}[client]
+    path.parent.mkdir()
+    path.write_text(before(client))
+
+    def change_then_agree(*_: object) -> bool:
+        path.unlink()
+        if meanwhile == "changed":
+            path.write_text(before(client).replace("other", "theirs"))
+        return True
+
+    monkeypatch.setattr(commands, "confirm", change_then_agree)
+    status, _, err = connect(client)
+    assert status == 1 and "was changed by another program" in err
+    theirs = {path.relative_to(home).as_posix(): before(client).replace("other", "theirs").encode()}
+    assert tree(home) == (theirs if meanwhile == "changed" else {})
+
+
+def test_the_file_must_be_as_the_clients_own_command_left_it(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text("{}")
+    read = ConfigFile.read(path, jsonc)
+    path.write_text('{"theirs": 1}')
+    left = ConfigFile.read(path, jsonc)
+    path.write_text('{"theirs": 2}')
+    with pytest.raises(ConnectError, match="was changed by another program"):
+        read.save('{"ours": 1}', over=left)
+    assert path.read_text() == '{"theirs": 2}'
+    read.save('{"ours": 1}', over=ConfigFile.read(path, jsonc))
+    assert path.read_text() == '{"ours": 1}'
+
+
 @pytest.mark.parametrize(
     ("client", "place", "text"),
     [
@@ -304,11 +344,11 @@ def test_a_client_that_was_moved_is_found(
 
 
 def test_the_places_of_other_systems() -> None:
-    mac = Surroundings(Path("/Users/u"), Path("/p"), {}, "darwin")
+    mac = Machine(Path("/Users/u"), Path("/p"), {}, "darwin")
     template = CLIENTS["claude-desktop"].files["user"]
     support = "/Users/u/Library/Application Support"
     assert str(mac.path(template)) == f"{support}/Claude/claude_desktop_config.json"
-    windows = Surroundings(Path("/U"), Path("/p"), {"APPDATA": "/U/roaming"}, "win32")
+    windows = Machine(Path("/U"), Path("/p"), {"APPDATA": "/U/roaming"}, "win32")
     assert str(windows.path(template)) == "/U/roaming/Claude/claude_desktop_config.json"
 
 

@@ -144,7 +144,7 @@ def test_errors_are_1_and_say_what_to_do(shell: Shell) -> None:
     text = shell("plan", status=1).stderr
     assert "E_DESIRED_STATE_CONFLICT" in text
     assert "prompt:again" in text and "prompt:hello" in text and "hello.md" in text
-    assert "cannot be tried out" in shell("lock", "--dry-run", status=1).stderr
+    assert "has no dry run" in shell("lock", "--dry-run", status=1).stderr
     answer = shell.json("rollback", "--to", "../../x", "--yes", status=1)
     assert answer["errors"][0]["details"]["snapshots"] == []
 

@@ -17,8 +17,10 @@ from tests.deploy.lab import Lab
 
 
 def settle(path: Path) -> None:
-    """Make a file look as if nobody had touched it for a while, as far as its stat can tell."""
-    time.sleep(stamps.FINE_CLOCK_NS / 1e9 + 0.02)
+    """Wait until a later change of a file, or of one below a directory, is bound to show."""
+    for each in (path, *path.rglob("*")):
+        while not stamps.settled(stamps.stamp_of(each.lstat())):
+            time.sleep(0.005)
 
 
 @pytest.fixture

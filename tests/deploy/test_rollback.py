@@ -143,7 +143,7 @@ def test_ids_that_cannot_be_used(lab: Lab) -> None:
 def test_without_any_snapshot(lab: Lab) -> None:
     with pytest.raises(DeployError) as raised:
         lab.service().rollback("1")
-    assert "there are none yet" in raised.value.message
+    assert "there are no snapshots yet" in raised.value.message
 
 
 def test_a_dry_run_writes_nothing(lab: Lab) -> None:

@@ -131,7 +131,7 @@ def test_overlay_drift_is_named_once(lab: Lab) -> None:
         "version": 2,
         "created_at": "2026-01-01T00:00:00Z",
         "upstream_sha256": tree_hash(listed),
-        "file_manifest": [entry._asdict() for entry in listed],
+        "file_manifest": [vars(entry) for entry in listed],
     }
     lab.source(f"overlays/{BASE}/.agentpack/baseline.json", json.dumps(baseline))
     assert lab.service().plan(Request()).warnings == ()

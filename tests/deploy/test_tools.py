@@ -95,7 +95,7 @@ async def call(client: Client[Any], name: str, **arguments: Any) -> dict[str, An
     return data
 
 
-async def test_schemas_are_the_seeds(client: Client[Any]) -> None:
+async def test_schemas_are_the_contracts(client: Client[Any]) -> None:
     tools = {tool.name: tool for tool in await client.list_tools()}
     assert list(tools) == list(SCHEMAS)
     for name, schema in SCHEMAS.items():

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack import cli
+from fleet_agentpack.doctor.checks import CHECKS
 from tests.rig import SERVE, child_environment
 
 Checks = dict[tuple[str, str], dict[str, Any]]
@@ -88,7 +89,7 @@ def test_a_configuration_that_cannot_be_read_hides_nothing_else(
     broken = [check for check in checks.values() if check["state"] == "problem"]
     assert broken
     assert all(str(work / "config.toml") in check["detail"] for check in broken)
-    assert all(check["advice"].startswith("correct") for check in broken)
+    assert all(check["advice"].startswith(("correct", "fix")) for check in broken)
 
 
 def test_a_config_repo_that_is_not_valid_is_not_to_be_made_anew(home: Path, look: Look) -> None:
@@ -133,6 +134,16 @@ def test_a_directory_that_cannot_be_written_is_a_problem(home: Path, look: Look)
 def test_people_get_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["doctor", "--all"]) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[0].split() == ["area", "what", "found"]
+    assert out.splitlines()[0].split() == ["AREA", "WHAT", "FOUND"]
     assert "→ fleet-agentpack init" in out
     assert out.splitlines()[-1].startswith("Nothing is broken; • is optional")
+
+
+def test_a_room_that_does_not_import_hides_none_of_the_others(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHECKS, "fleet", "fleet_agentpack.no_such_room")
+    status, checks = look()
+    assert status == 1
+    assert "no_such_room" in checks["fleet", "files"]["detail"]
+    assert {area for area, _ in checks} >= {"agentpack", "enact", "forge", "climpt"}

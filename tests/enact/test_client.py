@@ -326,7 +326,11 @@ def test_a_busy_registry_is_asked_again_a_few_times(
     headers = {"retry-after": retry_after} if retry_after else {}
     published.lies["/tools/alice/hello"] = Lie(429, b"{}", headers)
     waited: list[float] = []
-    registry = closed_later(RemoteRegistry(RegistryHttp(published.url, sleep=waited.append)))
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    registry = closed_later(RemoteRegistry(RegistryHttp(published.url, sleep=wait)))
     with refused("RATE_LIMITED"):
         registry.release("alice/hello", None)
     assert len(published.paths()) == 3

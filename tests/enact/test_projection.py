@@ -11,7 +11,6 @@ from fastmcp import Client
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_agentpack.enact import toolsets
 from fleet_agentpack.enact.names import Entry, build_table, entries_of, is_name, parse
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.settings import Settings
@@ -238,9 +237,9 @@ def test_an_active_toolset_shows_only_its_tools(service: EnactService, tools: Pa
     for name in ("a/one", "a/two", "a/three"):
         add_tool(tools, name)
         service.install(name)
-    service.create_toolset("work")
-    service.change_toolsets(lambda s: toolsets.remove(s, "work", "a/two"))
-    service.change_toolsets(lambda s: toolsets.use(s, "work"))
+    service.toolsets.create("work")
+    service.toolsets.remove("work", "a/two")
+    service.toolsets.use("work")
     assert list(names_of(service)) == ["a__one", "a__three"]
     listed = {tool.name: tool.mcp_tools for tool in service.installed().tools}
     assert listed == {"a/one": ("a__one",), "a/two": (), "a/three": ("a__three",)}
@@ -248,8 +247,8 @@ def test_an_active_toolset_shows_only_its_tools(service: EnactService, tools: Pa
     service.install("a/four")
     assert "a__four" in names_of(service), "an install joins the active toolset"
     service.uninstall("a/one")
-    assert service.toolsets()[0].tools == ("a/three", "a/four")
-    service.change_toolsets(lambda s: toolsets.use(s, None))
+    assert service.toolsets.list()[0].tools == ("a/three", "a/four")
+    service.toolsets.use(None)
     assert len(names_of(service)) == 3
 
 
@@ -279,14 +278,14 @@ def test_without_mcp_json_everything_installed_is_shown(
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (lambda s: toolsets.use(s, "none"), "TOOLSET_NOT_FOUND"),
-        (lambda s: toolsets.add(s, "none", "a/one"), "TOOLSET_NOT_FOUND"),
-        (lambda s: toolsets.delete(s, "none"), "TOOLSET_NOT_FOUND"),
-        (lambda s: toolsets.add(s, "work", "a/absent"), "NOT_INSTALLED"),
-        (lambda s: toolsets.add(s, "work", "../x"), "INVALID_ARGUMENTS"),
-        (lambda s: toolsets.remove(s, "work", "a/absent"), "NOT_IN_TOOLSET"),
-        (lambda s: toolsets.create(s, "work", {}), "TOOLSET_EXISTS"),
-        (lambda s: toolsets.create(s, "../x", {}), "INVALID_ARGUMENTS"),
+        (lambda toolsets: toolsets.use("none"), "TOOLSET_NOT_FOUND"),
+        (lambda toolsets: toolsets.add("none", "a/one"), "TOOLSET_NOT_FOUND"),
+        (lambda toolsets: toolsets.delete("none"), "TOOLSET_NOT_FOUND"),
+        (lambda toolsets: toolsets.add("work", "a/absent"), "NOT_INSTALLED"),
+        (lambda toolsets: toolsets.add("work", "../x"), "INVALID_ARGUMENTS"),
+        (lambda toolsets: toolsets.remove("work", "a/absent"), "NOT_IN_TOOLSET"),
+        (lambda toolsets: toolsets.create("work"), "TOOLSET_EXISTS"),
+        (lambda toolsets: toolsets.create("../x"), "INVALID_ARGUMENTS"),
     ],
 )
 def test_a_toolset_change_that_makes_no_sense_changes_nothing(
@@ -294,10 +293,10 @@ def test_a_toolset_change_that_makes_no_sense_changes_nothing(
 ) -> None:
     add_tool(tools, "a/one")
     service.install("a/one")
-    service.create_toolset("work")
+    service.toolsets.create("work")
     before = (home / ".enact" / "mcp.json").read_bytes()
     with refused(code):
-        service.change_toolsets(change)
+        change(service.toolsets)
     assert (home / ".enact" / "mcp.json").read_bytes() == before
 
 

@@ -654,14 +654,13 @@ def test_a_run_that_is_not_installed_leaves_nothing(
 def test_a_hidden_tool_runs_from_its_installed_copy(
     service: EnactService, home: Path, tools: Path
 ) -> None:
-    from fleet_agentpack.enact import toolsets
 
     add_tool(tools, NAME)
     use_directory(home, tools, execution={"default": "local"})
     service.install(NAME)
-    service.create_toolset("none")
-    service.change_toolsets(lambda s: toolsets.remove(s, "none", NAME))
-    service.change_toolsets(lambda s: toolsets.use(s, "none"))
+    service.toolsets.create("none")
+    service.toolsets.remove("none", NAME)
+    service.toolsets.use("none")
     assert service.projection().callables == {}
     add_tool(tools, NAME, "2.0.0")
     service.run(NAME)

@@ -1,4 +1,4 @@
-"""The seed's example session, played against a real server process."""
+"""The contract's example session, played against a real server process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 
-from fleet_agentpack.wire.list_changed import POLL_INTERVAL_S
+from fleet_agentpack.enact.service import EnactService
+from fleet_agentpack.server import build_server
+from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire import list_changed
 from tests.rig import SERVE, Http, Stdio, child_environment, text_of
 
 Call = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -73,7 +76,7 @@ def answer(result: dict[str, Any]) -> Any:
     return result["structuredContent"]
 
 
-def test_the_seeds_session_on_the_built_in_registry(
+def test_the_contracts_session_on_the_built_in_registry(
     server: tuple[Call, List], work: Path, home: Path, environment: dict[str, str]
 ) -> None:
     call, listed = server
@@ -118,7 +121,7 @@ def test_the_seeds_session_on_the_built_in_registry(
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("kind", ["stdio", "http"])
-async def test_the_seeds_session_with_a_real_client(kind: str, mode: Any, work: Path) -> None:
+async def test_the_contracts_session_with_a_real_client(kind: str, mode: Any, work: Path) -> None:
     (work / "x.csv").write_text("city,rain\nOslo,12\nRome,3\n")
     with contextlib.ExitStack() as stack:
         if kind == "stdio":
@@ -191,26 +194,42 @@ def test_clients_hear_of_an_install_at_once_also_by_another_process(home: Path) 
         assert {"agentpack__json__query", "agentpack__text__diff"} <= names
 
 
-def test_clients_hear_of_a_change_once_and_of_nothing_else(work: Path) -> None:
+async def test_clients_hear_of_a_change_once_and_of_nothing_else(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (work / "x.csv").write_text("a\n1\n")
+    looked, heard = [], []
+    fingerprint = EnactService.fingerprint
 
-    def told(*calls: tuple[str, dict[str, Any]]) -> int:
-        process.notifications.clear()
+    def counted(service: EnactService) -> object:
+        looked.append(1)
+        return fingerprint(service)
+
+    async def hear(message: Any) -> None:
+        heard.append(getattr(message, "method", str(message)))
+
+    async def told(*calls: tuple[str, dict[str, Any]]) -> int:
+        heard.clear()
         for name, arguments in calls:
-            process.call(name, **arguments)
-        time.sleep(2.5 * POLL_INTERVAL_S)
-        process.ask("ping")  # whatever was sent before its answer has been read now
-        return [note["method"] for note in process.notifications].count(CHANGED)
+            await client.call_tool(name, arguments)
+        rounds = len(looked) + 3  # after the third look, what the second found has been sent
+        async with asyncio.timeout(30):
+            while len(looked) < rounds:
+                await asyncio.sleep(0.01)
+        await client.ping()  # whatever was sent before its answer has been read now
+        return heard.count(CHANGED)
 
+    monkeypatch.setattr(EnactService, "fingerprint", counted)
+    monkeypatch.setattr(list_changed, "POLL_INTERVAL_S", 0.05)
     stats = {"tool": "agentpack/csv/stats"}
-    with Stdio() as process:
-        process.hello()
-        run_once = ("enact__run", {**stats, "args": {"file": "x.csv"}})
-        assert told(("enact__list", {}), ("enact__search", {"query": "csv"}), run_once) == 0
-        assert told(("enact__install", stats)) == 1
-        assert told(("enact__install", stats), ("enact__learn", stats), run_once) == 0
-        assert told(("agentpack__csv__stats", {"file": "x.csv"})) == 0
-        assert told(("enact__uninstall", stats)) == 1
+    run_once = ("enact__run", {**stats, "args": {"file": "x.csv"}})
+    server = build_server(Settings.read())
+    async with Client(server, message_handler=hear, mode="legacy") as client:
+        assert await told(("enact__list", {}), ("enact__search", {"query": "csv"}), run_once) == 0
+        assert await told(("enact__install", stats)) == 1
+        assert await told(("enact__install", stats), ("enact__learn", stats), run_once) == 0
+        assert await told(("agentpack__csv__stats", {"file": "x.csv"})) == 0
+        assert await told(("enact__uninstall", stats)) == 1
 
 
 def test_a_call_that_is_cancelled_leaves_no_process(work: Path, home: Path) -> None:

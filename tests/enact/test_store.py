@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fleet_agentpack.enact import store as store_module
-from fleet_agentpack.enact import toolsets
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.results import InstalledTool
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.kit.results import UNKNOWN
 from tests.enact.kit import add_tool, configure, make_service, refused, snapshot, use_directory
@@ -314,7 +314,7 @@ def test_a_project_pins_its_own_version_in_the_same_store(
     service.install("alice/hello@1.1.0")
     service.install("alice/hello@1.0.0", project=True)
     assert read(work / ".enact/tools.json") == {"tools": {"alice/hello": "1.0.0"}}
-    assert service.project_tools() == {"alice/hello": "1.0.0"}
+    assert service.project_tools().tools == (InstalledTool("alice/hello", "1.0.0"),)
     assert service.installed().tools[0].version == "1.1.0"
     versions = home / ".enact/tools/alice/hello"
     assert sorted(p.name for p in versions.iterdir()) == ["1.0.0", "1.1.0"]
@@ -365,10 +365,10 @@ def test_only_what_clients_see_changes_the_fingerprint(
         lambda: service.run("alice/tool"),
         lambda: service.install("alice/tool"),
         lambda: service.install("alice/tool"),
-        lambda: service.create_toolset("all"),
-        lambda: service.change_toolsets(lambda state: toolsets.remove(state, "all", "alice/tool")),
-        lambda: service.change_toolsets(lambda state: toolsets.use(state, "all")),
-        lambda: service.change_toolsets(lambda state: toolsets.use(state, None)),
+        lambda: service.toolsets.create("all"),
+        lambda: service.toolsets.remove("all", "alice/tool"),
+        lambda: service.toolsets.use("all"),
+        lambda: service.toolsets.use(None),
     ):
         act()
         seen.append(service.fingerprint())
@@ -376,10 +376,29 @@ def test_only_what_clients_see_changes_the_fingerprint(
     assert changed == [False, True, False, False, False, True, True]
 
 
+def test_a_tool_that_is_being_replaced_is_not_gone_in_between(
+    home: Path, tools: Path, service: EnactService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.install("alice/hello")
+    before, seen = list(service.projection().callables), service.fingerprint()
+    rename, looks = os.rename, 0
+
+    def watched(source: Any, target: Any, **options: Any) -> None:
+        nonlocal looks
+        rename(source, target, **options)
+        looks += 1
+        assert list(service.projection().callables) == before
+        assert service.fingerprint() == seen
+
+    monkeypatch.setattr(os, "rename", watched)
+    make_service(home).install("alice/hello")
+    assert looks >= 2
+    assert list(service.projection().callables) == before and service.fingerprint() == seen
+
+
 def test_the_store_stamps_what_changes(home: Path, tools: Path, service: EnactService) -> None:
     before = service.fingerprint()
     assert service.fingerprint() == before
-    time.sleep(0.02)
     make_service(home).install("alice/hello")
     after = service.fingerprint()
     assert after != before

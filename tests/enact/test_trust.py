@@ -588,9 +588,9 @@ def test_a_hostile_repository_lowers_nothing(
     (project / "mcp.json").write_text(json.dumps({**pins, "activeToolset": None}))
     configure(home / "work", trust={"policy": "allow"}, execution={"default": "local"})
     assert_refused_everywhere(service, home)
-    for name, version in service.project_tools().items():
+    for pinned in service.project_tools().tools:
         with pytest.raises(EnactError) as refusal:
-            service.install(f"{name}@{version}", project=True)
+            service.install(f"{pinned.name}@{pinned.version}", project=True)
         assert refusal.value.code in ("TRUST_REFUSED", "TOOL_NOT_FOUND", "INVALID_ARGUMENTS")
     assert service.projection().callables == {}
     assert json.loads((project / "tools.json").read_text()) == pins

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack import cli
 from fleet_agentpack.settings import Settings
 from tests.cassette import Cassette
+from tests.console.streams import Terminal
 from tests.fleet.local_fleet import CONFIG, LocalFleet
 from tests.fleet.stage import CASSETTES, HOST, TOKEN
 from tests.rig import SESSION_TOKEN
@@ -49,7 +51,7 @@ async def call(made: Any, tool: str, **arguments: Any) -> tuple[bool, Any]:
     return bool(result.is_error), result.structured_content
 
 
-async def test_the_nine_tools_have_the_seed_s_inputs_and_right_hints(
+async def test_the_nine_tools_have_the_contract_s_inputs_and_right_hints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with client(monkeypatch) as made:
@@ -161,9 +163,9 @@ async def test_create_reports_progress_over_mcp(
         ({"FLEET_AGENTPACK_FLEET": "cloud"}, "'coder' or 'local'"),
         ({"CODER_URL": "coder", "CODER_SESSION_TOKEN": TOKEN}, "http or https"),
         ({"CODER_URL": "https://me:pw@x.test", "CODER_SESSION_TOKEN": TOKEN}, "without a user"),
-        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}\nX: 1"}, "no session token has"),
-        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN};a=1"}, "no session token has"),
-        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}é"}, "no session token has"),
+        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}\nX: 1"}, "is not a session token"),
+        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN};a=1"}, "is not a session token"),
+        ({"CODER_URL": HOST, "CODER_SESSION_TOKEN": f"{TOKEN}é"}, "is not a session token"),
     ],
 )
 async def test_half_a_configuration_is_a_503_that_names_what_is_missing(
@@ -250,6 +252,21 @@ async def test_the_command_line_runs_a_fleet(local: LocalFleet, home: Path) -> N
     assert "agent/papi" in command(local, "delete", "papi", "--yes")
     error = json.loads(command(local, "show", "papi", "--json", status=1))
     assert error["error"] == "not_found"
+
+
+def test_a_deletion_that_is_declined_deletes_nothing(
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(local, "create", "papi", "--project", "demo", "--spec", "x")
+    for arguments, answer in (([], "Nothing was deleted\n"), (["--json"], DECLINED)):
+        monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+        assert cli.run(["fleet", "delete", "papi", *arguments]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == answer and "Delete agent 'papi' and its workspace? [y/N]" in shown.err
+    assert "papi" in command(local, "list")
+
+
+DECLINED = '{"message":"Nothing was deleted"}\n'
 
 
 async def test_watch_keeps_the_table_up_to_date_until_interrupted(local: LocalFleet) -> None:

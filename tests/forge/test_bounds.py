@@ -117,7 +117,7 @@ def test_a_broken_url_is_a_warning_wherever_it_stands(
 ) -> None:
     configure({"name": "bad", "url": url}, registry={"stockyard": {"enabled": True, "url": url}})
     warnings = forge.registry_list()["warnings"]
-    assert any("registries.0 (bad) needs a usable url" in each for each in warnings)
+    assert any("registries[0].url must be a URL" in each for each in warnings)
     assert any("registry.stockyard.url must be a URL" in each for each in warnings)
     entry = {"name": "x", "version": "1.0.0", "manifest_url": url}
     configure({"name": "r", "url": site.put_registry(entry)})

@@ -239,8 +239,11 @@ def test_a_broken_file_stops_config_tools_and_only_warns_the_others(
     ("content", "warned"),
     [
         ({"registries": "x"}, "registries must be an array"),
-        ({"registries": [{"url": "https://x.test"}]}, "registries.0 needs a name"),
-        ({"registries": [{"name": "a", "url": "ftp://x"}]}, "registries.0 (a) needs a usable url"),
+        ({"registries": [{"url": "https://x.test"}]}, "registries[0].name is missing"),
+        (
+            {"registries": [{"name": "a", "url": "ftp://x"}]},
+            "registries[0].url must be a URL with https://",
+        ),
         ({"registries": [{**ONE, "priority": "high"}]}, "priority must be a number"),
         ({"cache": {"ttl": -1}}, "cache.ttl must be a number of seconds"),
         ({"cache": 5}, "cache must be an object"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -39,12 +38,9 @@ def test_a_file_in_the_way_of_a_directory_is_a_problem(tmp_path: Path) -> None:
 @pytest.mark.permissions
 def test_a_directory_without_write_permission_is_a_problem(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
-    try:
-        if os.access(tmp_path, os.W_OK):
-            pytest.skip("file modes do not bind this user")
-        assert directory("package", "state", tmp_path / "x").state == "problem"
-    finally:
-        tmp_path.chmod(0o755)
+    found = directory("package", "state", tmp_path / "x")
+    tmp_path.chmod(0o755)
+    assert found.state == "problem"
 
 
 def test_a_failure_carries_the_errors_own_advice() -> None:

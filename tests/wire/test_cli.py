@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -50,11 +51,13 @@ def test_tools_prints_a_table_of_every_tool() -> None:
     [
         (["nonsense"], 2, "unknown command 'nonsense'"),
         (["--only", "mars"], 2, "unknown domain 'mars'; choose from"),
-        (["--port", "high"], 2, "'high' is no port"),
+        (["--port", "high"], 2, "'high' is not a port"),
         (["--port", "3001"], 2, "--port needs --http"),
         (["--allowed-host", "box"], 2, "--allowed-host needs --http"),
+        (["--install-scope", "session"], 2, "--install-scope needs --http"),
+        (["--install-scope", "global"], 2, "--install-scope needs --http"),
         (["--port", "65536"], 2, "give one from 0 to 65535"),
-        (["--port", "-1"], 2, "'-1' is no port"),
+        (["--port", "-1"], 2, "'-1' is not a port"),
         (["--log-level", "loud"], 2, "invalid choice"),
     ],
 )
@@ -64,6 +67,36 @@ def test_a_mistake_is_a_message_and_a_status(words: list[str], status: int, says
     assert says in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "imported",
+    [
+        "argparse",
+        "fleet_agentpack.kit.results",
+        "fleet_agentpack.settings",
+        "pydantic",
+    ],
+)
+def test_an_interrupt_during_start_up_ends_it_quietly(imported: str) -> None:
+    """`-X importtime` tells on stderr what was just imported, so the moment is known."""
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", *SERVE[1:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=child_environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job may ignore it
+    ) as starting:
+        assert starting.stderr
+        for line in starting.stderr:
+            if line.split("|")[-1].strip() == imported:
+                break
+        starting.send_signal(signal.SIGINT)
+        said = [line for line in starting.stderr if not line.startswith("import time:")]
+        assert starting.wait(60) == 130
+    assert said == []
 
 
 def test_the_environment_chooses_a_part_too(

@@ -48,6 +48,13 @@ def test_our_own_change_is_told_at_once(example: Stdio) -> None:
     assert CHANGED in [note["method"] for note in example.notifications]
 
 
+def test_a_change_that_changes_nothing_is_not_told(example: Stdio) -> None:
+    example.call("add_tool", name="again")
+    example.notifications.clear()
+    example.call("add_tool", name="again")
+    assert example.notifications == []
+
+
 def test_a_subscriber_without_handshake_is_told_on_stdio(work: Path) -> None:
     with Stdio(EXAMPLE) as server:
         server.send(

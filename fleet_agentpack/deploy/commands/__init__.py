@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fleet_agentpack.console.terminal import Paint, ask, printable, table
+from fleet_agentpack.console.ask import ask
+from fleet_agentpack.console.command import Console, Handler, declare, print_json
+from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.commands import report
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.kit.results import jsonable
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
-    from fleet_agentpack.deploy.results import Envelope
     from fleet_agentpack.deploy.service import DeployService
     from fleet_agentpack.deploy.workspace import Request
-    from fleet_agentpack.settings import Settings
 
 _NO_DRY_RUN = ("init", "lock", "fetch", "update")
 
 
 class _Once(argparse.Action):
-    """An option that may be given once; twice is a mistake that the caller should hear about."""
+    """An option that may be given only once; twice is reported as a mistake."""
 
     def __call__(
         self,
@@ -45,124 +42,102 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:
     parser.allow_abbrev = False
     add_global_flags(parser)
     handler = _ARGUMENTS[name](parser)
-    parser.set_defaults(handler=_guarded(name, handler))
+    declare(parser, _guarded(name, handler))
 
 
 def add_global_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that every one of these commands takes."""
     group = parser.add_argument_group("global flags, before or after the command")
-    group.add_argument("--repo", action=_Once, metavar="PATH", help="the config repo")
-    group.add_argument("--profile", action=_Once, default="default", help="which modules")
-    group.add_argument("--target", action=_Once, default="all", help="one target, or all")
-    group.add_argument("--machine", action=_Once, metavar="ID", help="whose machine overlays")
+    group.add_argument(
+        "--repo",
+        action=_Once,
+        metavar="PATH",
+        help="the config repo (default: $AGENTPACK_HOME/repo)",
+    )
+    group.add_argument(
+        "--profile", action=_Once, default="default", help="the profile that selects the modules"
+    )
+    group.add_argument(
+        "--target", action=_Once, default="all", help="one target, or all (the default)"
+    )
+    group.add_argument(
+        "--machine", action=_Once, metavar="ID", help="the machine whose overlays apply"
+    )
     for flag, text in (
-        ("--json", "print the envelope instead of text"),
-        ("--yes", "approve what writes"),
-        ("--dry-run", "write nothing"),
+        ("--json", "print JSON"),
+        ("--yes", "write without asking"),
+        ("--dry-run", "show what would be done, write nothing"),
     ):
         group.add_argument(flag, action=_Once, nargs=0, default=False, help=text)
 
 
-Handler = Callable[["Console"], None]
-
-
-class Console:
-    """One run of a command: its arguments, its service, and where its words go."""
-
-    def __init__(self, arguments: argparse.Namespace, settings: Settings) -> None:
-        self.arguments = arguments
-        self._settings = settings
-        self.paint = Paint.for_stream(sys.stdout, settings.environ)
-
-    @property
-    def service(self) -> DeployService:
-        """The service for this environment."""
-        from fleet_agentpack.deploy.service import open_service
-
-        return open_service(self._settings)
-
-    def request(self, **more: Any) -> Request:
-        """What the global flags ask for."""
-        from fleet_agentpack.deploy.workspace import Request
-
-        given = self.arguments
-        return Request(given.repo, given.profile, given.target, given.machine, **more)
-
-    def confirmed(self, command: str) -> None:
-        """With `--json`, a command that writes needs `--yes`."""
-        if self.arguments.json and not self.arguments.yes:
-            raise DeployError.confirm_required(command)
-
-    def answer(self, envelope: Envelope[Any], *lines: str) -> None:
-        """Print an envelope, or its warnings and some lines."""
-        if self.arguments.json:
-            print(json.dumps(jsonable(envelope), indent=2, ensure_ascii=False))
-            return
-        self.warn(envelope.warnings)
-        for line in lines:
-            print(line)
-
-    def warn(self, warnings: Sequence[str]) -> None:
-        """Warnings go to standard error."""
-        paint = Paint.for_stream(sys.stderr, self._settings.environ)
-        for warning in warnings:
-            print(f"{paint('Warning:', 'yellow')} {printable(warning)}", file=sys.stderr)
-
-
-def _guarded(name: str, handler: Handler) -> Callable[[argparse.Namespace, Settings], int]:
-    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+def _guarded(name: str, run: Handler) -> Handler:
+    def guarded(console: Console) -> int | None:
         try:
-            if arguments.dry_run and name in _NO_DRY_RUN:
-                raise DeployError(
-                    "E_INVALID_ARGUMENTS", f"{name} cannot be tried out; leave out --dry-run"
-                ).during(name)
-            handler(Console(arguments, settings))
+            if console.arguments.dry_run and name in _NO_DRY_RUN:
+                raise DeployError("E_INVALID_ARGUMENTS", f"{name} has no dry run; drop --dry-run")
+            return run(console)
         except DeployError as error:
-            if not arguments.json:
-                raise
-            payload = jsonable(error.during(name).payload())
-            print(json.dumps(payload, indent=2, ensure_ascii=False))
-            return 1
-        return 0
+            raise error.during(name) from error
 
-    return run
+    return guarded
+
+
+def _service(console: Console) -> DeployService:
+    from fleet_agentpack.deploy.service import open_service
+
+    return open_service(console.settings)
+
+
+def _request(console: Console, **more: Any) -> Request:
+    """What the global flags ask for."""
+    from fleet_agentpack.deploy.workspace import Request
+
+    given = console.arguments
+    return Request(given.repo, given.profile, given.target, given.machine, **more)
+
+
+def _require_yes(console: Console, command: str) -> None:
+    """With `--json`, a command that writes needs `--yes`."""
+    if console.as_json and not console.arguments.yes:
+        raise DeployError.confirm_required(command)
 
 
 # One function per command: adds its arguments, returns what runs it.
 
 
 def _init(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--git", action="store_true", help="make the repo a git repository, too")
+    parser.add_argument("--git", action="store_true", help="also make it a git repository")
 
     def run(console: Console) -> None:
-        console.confirmed("init")
-        answer = console.service.init(console.arguments.repo, with_git=console.arguments.git)
-        console.answer(
-            answer,
+        _require_yes(console, "init")
+        answer = _service(console).init(console.arguments.repo, with_git=console.arguments.git)
+        lines = (
             f"Initialized {answer.data.repo}",
             "Next: fleet-agentpack plan shows what it would deploy.",
         )
+        console.answer(answer, lines)
 
     return run
 
 
 def _plan(_parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
-        answer = console.service.plan(console.request())
-        console.answer(answer, *report.plan_lines(console.paint, answer.data))
+        answer = _service(console).plan(_request(console))
+        console.answer(answer, report.plan_lines(console.paint, answer.data))
 
     return run
 
 
 def _diff(_parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
-        service = console.service
-        if console.arguments.json:
-            console.answer(service.diff(console.request()))
+        service = _service(console)
+        if console.as_json:
+            print_json(service.diff(_request(console)))
             return
-        found = service.differences(console.request())
+        found = service.differences(_request(console))
         console.warn(found.warnings)
-        report.print_differences(console.paint, found, service.texts(found))
+        console.stream(report.differences(console.paint, found, service.texts(found)))
 
     return run
 
@@ -179,8 +154,8 @@ def _status(parser: argparse.ArgumentParser) -> Handler:
 
     def run(console: Console) -> None:
         only = tuple(dict.fromkeys(kind for kinds in console.arguments.only for kind in kinds))
-        answer = console.service.status(console.request(only=only))
-        console.answer(answer, *report.status_lines(console.paint, answer.data))
+        answer = _service(console).status(_request(console, only=only))
+        console.answer(answer, report.status_lines(console.paint, answer.data))
 
     return run
 
@@ -191,64 +166,66 @@ def _doctor(parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
         fix = console.arguments.fix and not console.arguments.dry_run
         if fix:
-            console.confirmed("doctor --fix")
-        answer = console.service.doctor(console.request(), fix=fix)
-        console.answer(answer, *report.doctor_lines(console.paint, answer.data))
+            _require_yes(console, "doctor --fix")
+        answer = _service(console).doctor(_request(console), fix=fix)
+        console.answer(answer, report.doctor_lines(console.paint, answer.data))
 
     return run
 
 
 def _deploy(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--apply", action="store_true", help="write, after asking")
-    parser.add_argument("--adopt", action="store_true", help="overwrite unmanaged files, too")
+    parser.add_argument("--apply", action="store_true", help="write the files, after asking")
+    parser.add_argument(
+        "--adopt", action="store_true", help="also overwrite files that agentpack did not write"
+    )
 
     def run(console: Console) -> None:
-        given, service = console.arguments, console.service
+        given, service = console.arguments, _service(console)
         dry = not given.apply or given.dry_run
-        request = console.request(adopt=given.adopt, dry_run=dry)
-        if given.json:
+        request = _request(console, adopt=given.adopt, dry_run=dry)
+        if console.as_json:
             if not dry and not given.yes:
-                service.plan(request, "deploy --apply")  # what is wrong with the plan comes first
+                service.plan(request, "deploy --apply")  # errors in the plan come first
                 raise DeployError.confirm_required("deploy_apply")
-            console.answer(service.deploy(request))
+            print_json(service.deploy(request))
             return
         if dry:
             found = service.differences(request)
             console.warn(found.warnings)
-            report.print_plan(console.paint, found, service.texts(found))
+            console.stream(report.plan_with_differences(console.paint, found, service.texts(found)))
             return
 
         def approve(found: Plan) -> bool:
-            report.print_plan(console.paint, found, service.texts(found))
+            console.stream(report.plan_with_differences(console.paint, found, service.texts(found)))
             return given.yes or not found.changes or ask("Apply changes?")
 
         answer = service.deploy(request, confirm=approve)
-        console.answer(answer, report.outcome(answer.data))
+        console.answer(answer, [report.outcome(answer.data)])
 
     return run
 
 
 def _rollback(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--to", required=True, metavar="ID", help="the snapshot to go back to")
+    parser.add_argument("--to", required=True, metavar="ID", help="the snapshot to restore")
 
     def run(console: Console) -> None:
-        service, to = console.service, console.arguments.to
+        service, to = _service(console), console.arguments.to
         if console.arguments.dry_run:
             preview = service.preview_rollback(to)
-            rows = [f"{row.op} {row.target} {printable(row.path)}" for row in preview.data.changes]
-            console.answer(preview, *rows, f"{len(rows)} change(s); nothing was written")
+            rows = [f"{row.op} {row.target} {row.path}" for row in preview.data.changes]
+            console.answer(preview, [*rows, f"{len(rows)} change(s); nothing was written"])
             return
-        console.confirmed("rollback")
+        _require_yes(console, "rollback")
         answer = service.rollback(to)
         event = answer.data.event_snapshot_id
-        console.answer(answer, f"Rolled back to {to}. Event: {event}")
+        console.answer(answer, [f"Rolled back to {to}. Event: {event}"])
 
     return run
 
 
 def _snapshots(_parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
-        answer = console.service.snapshots()
+        answer = _service(console).snapshots()
         rows = [
             [
                 row.id,
@@ -260,27 +237,27 @@ def _snapshots(_parser: argparse.ArgumentParser) -> Handler:
             for row in answer.data.snapshots
         ]
         headers = ["id", "kind", "created (UTC)", "files", "targets"]
-        console.answer(answer, table(headers, rows, console.paint) if rows else "No snapshots yet")
+        console.answer(answer, [Table(headers, rows) if rows else "No snapshots yet"])
 
     return run
 
 
 def _lock(_parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
-        console.confirmed("lock")
-        answer = console.service.lock(console.request())
+        _require_yes(console, "lock")
+        answer = _service(console).lock(_request(console))
         done = answer.data
-        console.answer(answer, f"Locked {done.modules} module(s) in {done.lockfile}")
+        console.answer(answer, [f"Locked {done.modules} module(s) in {done.lockfile}"])
 
     return run
 
 
 def _fetch(_parser: argparse.ArgumentParser) -> Handler:
     def run(console: Console) -> None:
-        console.confirmed("fetch")
-        answer = console.service.fetch(console.request())
+        _require_yes(console, "fetch")
+        answer = _service(console).fetch(_request(console))
         done = answer.data
-        console.answer(answer, f"{done.git_modules_fetched} git module(s) in {done.store}")
+        console.answer(answer, [f"{done.git_modules_fetched} git module(s) in {done.store}"])
 
     return run
 
@@ -292,13 +269,13 @@ def _update(parser: argparse.ArgumentParser) -> Handler:
         choice.add_argument(f"--no-{name}", action="store_false", default=None, dest=name)
 
     def run(console: Console) -> None:
-        given, service, request = console.arguments, console.service, console.request()
+        given, service, request = console.arguments, _service(console), _request(console)
         wanted = {"lock": given.lock, "fetch": given.fetch}
         if any(service.update_steps(request, **wanted)):
-            console.confirmed("update")
+            _require_yes(console, "update")
         answer = service.update(request, **wanted)
         rows = [report.step_line(step) for step in answer.data.steps]
-        console.answer(answer, *(rows or ["Nothing to do"]))
+        console.answer(answer, rows or ["Nothing to do"])
 
     return run
 

@@ -1,4 +1,4 @@
-"""What the deploy commands say to people: plans, differences, drift, findings."""
+"""The text output of the deploy commands: plans, diffs, drift, findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
-from fleet_agentpack.console.terminal import Paint, printable, table
+from fleet_agentpack.console.command import Line
+from fleet_agentpack.console.table import Table
+from fleet_agentpack.console.text import Paint
 from fleet_agentpack.deploy.results import (
     ChangeCounts,
     DeployData,
@@ -41,31 +43,31 @@ def _summary(summary: ChangeCounts) -> str:
     return f"Plan: +{summary.create} ~{summary.update} -{summary.delete}"
 
 
-def plan_lines(paint: Paint, data: PlanData) -> list[str]:
+def plan_lines(paint: Paint, data: PlanData) -> Iterator[Line]:
     """The counts, then a line per change."""
-    lines = [paint(_summary(data.summary), "bold")]
+    yield paint(_summary(data.summary), "bold")
     for row in data.changes:
         op = paint(f"{row.op.capitalize():<6}", _COLOURS[row.op])
         note = "  (not managed: needs --adopt)" if row.update_kind == "adopt_update" else ""
-        lines.append(f"{op} {row.target:<11} {printable(row.path)}{note}")
-    return lines
+        yield op, f"{row.target:<11} {row.path}{note}"
 
 
-def print_plan(paint: Paint, found: Plan, texts: Iterator[tuple[Change, str]]) -> None:
+def plan_with_differences(
+    paint: Paint, found: Plan, texts: Iterator[tuple[Change, str]]
+) -> Iterator[Line]:
     """The counts, then every difference."""
-    print(paint(_summary(found.summary), "bold"))
-    print_differences(paint, found, texts)
+    yield paint(_summary(found.summary), "bold")
+    yield from differences(paint, found, texts)
 
 
-def print_differences(paint: Paint, found: Plan, texts: Iterator[tuple[Change, str]]) -> None:
+def differences(paint: Paint, found: Plan, texts: Iterator[tuple[Change, str]]) -> Iterator[Line]:
     """Every difference under a header of its own."""
     for change, text in texts:
-        header = f"=== {change.target} {printable(change.path)} ==="
-        print(paint(header, "bold", _COLOURS[change.op]))
+        yield paint(f"=== {change.target} {change.path} ===", "bold", _COLOURS[change.op])
         for line in text.splitlines():
-            print(paint(printable(line), *_line_style(line)))
+            yield paint(line, *_line_style(line))
     if not found.changes:
-        print("No changes")
+        yield "No changes"
 
 
 def _line_style(line: str) -> tuple[str, ...]:
@@ -76,51 +78,50 @@ def _line_style(line: str) -> tuple[str, ...]:
 
 
 def outcome(data: DeployData) -> str:
-    """What became of a deploy."""
+    """The outcome of a deploy."""
     if data.applied:
         return f"Applied. Snapshot: {data.snapshot_id}"
     return "Aborted" if data.reason == "aborted" else "No changes"
 
 
-def status_lines(paint: Paint, data: StatusData) -> list[str]:
-    """Drift by root, and what to do about it."""
-    if not data.drift:
-        lines = ["No drift"]
-    else:
+def status_lines(paint: Paint, data: StatusData) -> Iterator[Line]:
+    """Drift by root, and the next actions."""
+    if data.drift:
         counts = vars(data.summary)
-        lines = [paint(", ".join(f"{counts[kind]} {kind}" for kind in ONLY), "bold")]
+        yield paint(", ".join(f"{counts[kind]} {kind}" for kind in ONLY), "bold")
+    else:
+        yield "No drift"
     for group in data.summary_by_root:
-        lines.append(paint(f"{group.target} {printable(group.root)}", "bold"))
+        yield paint(f"{group.target} {group.root}", "bold")
         for row in data.drift:
             if (row.target, row.root) == (group.target, group.root):
-                kind = paint(f"{row.kind:<8}", _DRIFT_COLOURS[row.kind])
-                lines.append(f"  {kind} {printable(os.path.relpath(row.path, row.root))}")
-    return lines + _next_actions(data.next_actions)
+                kind = paint(f"  {row.kind:<8}", _DRIFT_COLOURS[row.kind])
+                yield kind, os.path.relpath(row.path, row.root)
+    yield from _next_actions(data.next_actions)
 
 
-def doctor_lines(paint: Paint, data: DoctorData) -> list[str]:
-    """The roots and their state, fixes, and what to do next."""
+def doctor_lines(paint: Paint, data: DoctorData) -> Iterator[Line]:
+    """The roots and their state, fixes, and the next actions."""
+    yield f"Machine: {data.machine_id}"
     rows = [
         [
             row.target,
             paint(", ".join(row.issues), "yellow") if row.issues else paint("ok", "green"),
-            printable(row.root),
+            row.root,
         ]
         for row in data.roots
     ]
-    lines = [f"Machine: {data.machine_id}"]
     if rows:
-        lines.append(table(["target", "state", "root"], rows, paint))
+        yield Table(["target", "state", "root"], rows)
     for fix in data.gitignore_fixes:
-        done = "Updated" if fix.updated else "Already right:"
-        lines.append(f"{done} {fix.gitignore_path}")
-    return lines + _next_actions(data.next_actions)
+        yield f"{'Updated' if fix.updated else 'Already up to date:'} {fix.gitignore_path}"
+    yield from _next_actions(data.next_actions)
 
 
-def _next_actions(actions: Maybe[Sequence[Action]]) -> list[str]:
-    if isinstance(actions, Unknown):
-        return []
-    return ["Next actions:", *(f"  {action.for_person({})}" for action in actions)]
+def _next_actions(actions: Maybe[Sequence[Action]]) -> Iterator[Line]:
+    if not isinstance(actions, Unknown):
+        yield "Next actions:"
+        yield from (f"  {action.for_person({})}" for action in actions)
 
 
 def step_line(step: UpdateStep) -> str:

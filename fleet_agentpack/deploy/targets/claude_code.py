@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleet_agentpack.deploy.targets.contents import single_files, skills
-from fleet_agentpack.deploy.targets.target import Area, Scene, Target
+from fleet_agentpack.deploy.targets.target import Area, Target, TargetContext
 
 
-def areas(scene: Scene) -> Iterator[Area]:
+def areas(context: TargetContext) -> Iterator[Area]:
     """Skills are off unless their option says otherwise."""
-    if scene.user("write_user_commands"):
-        yield Area(scene.user_dir(".claude", "commands"), "command", single_files())
-    if scene.in_project("write_repo_commands"):
-        yield Area(scene.project_dir(".claude", "commands"), "command", single_files())
-    if scene.user("write_user_skills", default=False):
-        yield Area(scene.user_dir(".claude", "skills"), "skill", skills)
-    if scene.in_project("write_repo_skills", default=False):
-        yield Area(scene.project_dir(".claude", "skills"), "skill", skills)
+    if context.user("write_user_commands"):
+        yield Area(context.user_dir(".claude", "commands"), "command", single_files())
+    if context.in_project("write_repo_commands"):
+        yield Area(context.project_dir(".claude", "commands"), "command", single_files())
+    if context.user("write_user_skills", default=False):
+        yield Area(context.user_dir(".claude", "skills"), "skill", skills)
+    if context.in_project("write_repo_skills", default=False):
+        yield Area(context.project_dir(".claude", "skills"), "skill", skills)
 
 
 TARGET = Target(

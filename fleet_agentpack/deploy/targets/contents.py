@@ -19,7 +19,7 @@ END_MARKER = "<!-- /agentpack -->"
 
 
 def combined(name: str) -> Contents:
-    """All instructions as one file; two or more are told apart by markers."""
+    """All instructions as one file; markers separate two or more."""
 
     def render(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
         if chosen:
@@ -73,7 +73,7 @@ def _joined(chosen: Chosen, made: Made) -> Blob:
 
 
 def _plain(blob: Blob) -> Blob:
-    """Instructions are text, whatever the mode of their source says."""
+    """Instructions are never executable, whatever the mode of their source."""
     return blob._replace(executable=False) if blob.executable else blob
 
 

@@ -1,4 +1,4 @@
-"""What a target is: a name, and the areas that its options and scope open."""
+"""What a target is: a name, and the areas that its options and scope select."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _TRUE, _FALSE = {"true", "yes", "1"}, {"false", "no", "0"}
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What a target may look at to find its areas."""
+class TargetContext:
+    """What a target's areas depend on."""
 
     target: str
     config: TargetConfig
@@ -27,11 +27,11 @@ class Scene:
     project: Project
 
     def user(self, option: str, default: bool = True) -> bool:
-        """Whether an option for the user's own directories is in force."""
+        """Whether an option for the user's own directories is on."""
         return self.config.scope in ("user", "both") and self._flag(option, default)
 
     def in_project(self, option: str, default: bool = True) -> bool:
-        """Whether an option for the project's directories is in force."""
+        """Whether an option for the project's directories is on."""
         return self.config.scope in ("project", "both") and self._flag(option, default)
 
     def text(self, option: str) -> str | None:
@@ -70,7 +70,7 @@ class Target:
     """One tool that can be deployed to."""
 
     name: str
-    areas: Callable[[Scene], Iterator[Area]]
+    areas: Callable[[TargetContext], Iterator[Area]]
     project_only: bool = False
-    checks: tuple[str, ...] = ()  # module types looked at even when their option is off
-    options: Mapping[str, Any] = field(default_factory=dict)  # what `init` spells out
+    checks: tuple[str, ...] = ()  # module types that are checked even when their option is off
+    options: Mapping[str, Any] = field(default_factory=dict)  # what `init` writes out

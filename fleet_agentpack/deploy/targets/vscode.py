@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleet_agentpack.deploy.targets.contents import combined, single_files
-from fleet_agentpack.deploy.targets.target import Area, Scene, Target
+from fleet_agentpack.deploy.targets.target import Area, Target, TargetContext
 
 _SUFFIX = ".prompt.md"
 
 
-def areas(scene: Scene) -> Iterator[Area]:
+def areas(context: TargetContext) -> Iterator[Area]:
     """The project's `.github` directory."""
-    if scene.in_project("write_instructions"):
+    if context.in_project("write_instructions"):
         contents = combined("copilot-instructions.md")
-        yield Area(scene.project_dir(".github"), "instructions", contents, scan_extras=False)
-    if scene.in_project("write_prompts"):
-        yield Area(scene.project_dir(".github", "prompts"), "prompt", single_files(prompt_name))
+        yield Area(context.project_dir(".github"), "instructions", contents, scan_extras=False)
+    if context.in_project("write_prompts"):
+        yield Area(context.project_dir(".github", "prompts"), "prompt", single_files(prompt_name))
 
 
 def prompt_name(name: str) -> str:

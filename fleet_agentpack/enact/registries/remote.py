@@ -21,13 +21,13 @@ from fleet_agentpack.enact.registries.registry import (
 )
 from fleet_agentpack.enact.registries.transport import (
     ANSWER_DEADLINE_S,
-    Answer,
     RegistryHttp,
     RegistryRefusal,
     parse_object,
 )
 from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
+from fleet_agentpack.kit.http import Answer
 from fleet_agentpack.kit.results import UNKNOWN
 
 DOWNLOAD_DEADLINE_S = 300.0
@@ -106,7 +106,8 @@ class RemoteRegistry:
         except RegistryRefusal as error:
             raise _not_found(error, release.name, release.version) from error
         rows = listed.get("attestations")
-        keys = [row.get("auditor") for row in rows if isinstance(row, dict)] if rows else []
+        rows = rows if isinstance(rows, list) else []
+        keys = [row.get("auditor") for row in rows if isinstance(row, dict)]
         texts = dict.fromkeys(key for key in keys if isinstance(key, str) and key.strip())
         auditors = [key for key in texts if len(key) <= LONGEST_AUDITOR]
         refuse_too_many(auditors, self.label)
@@ -153,7 +154,7 @@ class RemoteRegistry:
         claim = _claimed(versions[version].get("bundle_hash"))
         return Release(name, version, claim, tuple(versions))
 
-    def _versions(self, name: str) -> dict[str, dict[str, Any]]:
+    def _versions(self, name: str) -> dict[str, Mapping[str, object]]:
         try:
             found = self._get_json(name, "")
         except RegistryRefusal as error:
@@ -168,7 +169,7 @@ class RemoteRegistry:
             if isinstance(row, dict) and isinstance(row.get("version"), str)
         }
 
-    def _check_identity(self, found: Mapping[str, Any], name: str, version: str | None) -> None:
+    def _check_identity(self, found: Mapping[str, object], name: str, version: str | None) -> None:
         if found.get("name") != name or (version and found.get("version") != version):
             raise EnactError.registry_error(
                 "REGISTRY_ERROR",
@@ -176,7 +177,7 @@ class RemoteRegistry:
                 registry=self.label,
             )
 
-    def _get_json(self, name: str, path: str) -> dict[str, Any]:
+    def _get_json(self, name: str, path: str) -> Mapping[str, object]:
         return parse_object(self._get(name, path).body, self.label)
 
     def _get(self, name: str, path: str, **options: Any) -> Answer:
@@ -196,7 +197,7 @@ class RemoteRegistry:
             return answer
 
 
-def _hit(row: Mapping[str, Any]) -> Hit | None:
+def _hit(row: Mapping[str, object]) -> Hit | None:
     name, version, tags = row.get("name"), row.get("version"), row.get("tags")
     if not isinstance(name, str) or not is_name(name) or is_reserved(name):
         return None

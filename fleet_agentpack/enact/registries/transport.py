@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import email.utils
+import asyncio
 import json
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from fleet_agentpack.enact.errors import CALL_LATER, FIND_NAME, EnactError
 from fleet_agentpack.enact.registries.registry import shown
+from fleet_agentpack.kit import background
 from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.http import Answer, BodyTooLarge, Http, HttpError, Limits, Sleep
+from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.secret import Secret
-from fleet_agentpack.version import __version__
-
-if TYPE_CHECKING:
-    import httpx
 
 LARGEST_ANSWER = 8 * 1024 * 1024
-MOST_TRIES = 3
-LONGEST_WAIT_S = 10.0
 ANSWER_DEADLINE_S = 30.0
-TICK_S = 0.5
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LIMITS = Limits(write_s=15.0, deadline_s=ANSWER_DEADLINE_S, retry_after_s=10.0)
 _CODES = {
     401: "REGISTRY_UNAUTHORIZED",
     403: "REGISTRY_UNAUTHORIZED",
@@ -42,34 +36,22 @@ class RegistryRefusal(EnactError):
     status: int = 0
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A successful answer, or one that says that nothing has changed."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class RegistryHttp:
     """Sends requests to one registry and turns its errors into ours."""
 
-    def __init__(
-        self, url: str, token: Secret | None = None, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, url: str, token: Secret | None = None, sleep: Sleep = asyncio.sleep) -> None:
         parts = urlsplit(url)
         if parts.username or parts.password:
             raise EnactError.bad_argument(
                 "registry.url", "put the token in registry.authToken, not in the address"
             )
-        if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        if token and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             raise EnactError.bad_argument(
                 "registry.url", "a token is sent over https only; use an https address"
             )
         self.url = url.rstrip("/")
         self._token = token
-        self._sleep = sleep
-        self._opened: httpx.Client | None = None
+        self._http = Http(LIMITS, sleep=sleep)
 
     def request(
         self,
@@ -85,26 +67,29 @@ class RegistryHttp:
     ) -> Answer:
         """One answer, after waiting as often as a busy registry asks for it.
 
-        `tick` is called twice a second while bytes arrive and may raise to give up.
+        `tick` is called at once and then twice a second, and may raise to give up.
 
         Raises `RegistryRefusal`, or `EnactError` when there is no answer.
         """
-        import httpx
-
-        ends = time.monotonic() + deadline_s
-        for attempt in range(1, MOST_TRIES + 1):
-            try:
-                answer = self._once(method, path, params, content, headers, limit, ends, tick)
-            except httpx.HTTPError as error:
-                reason = str(error) or type(error).__name__
-                raise EnactError.registry_unavailable(self.url, reason) from error
-            if answer.status == 429 and attempt < MOST_TRIES:
-                wait = _retry_after(answer.headers.get("retry-after"), attempt)
-                if time.monotonic() + wait < ends:
-                    self._sleep(wait)
-                    continue
-            break
-        if answer.status < 300 or answer.status == 304:
+        token = self._token
+        work = self._http.request(
+            method,
+            self.url + path,
+            params=params,
+            content=content,
+            headers={"Accept": "application/json", **(headers or {})},
+            credentials={"Authorization": f"Bearer {token.reveal()}"} if token else None,
+            limit=limit,
+            deadline_s=deadline_s,
+        )
+        try:
+            answer = background.run(work, tick)
+        except BodyTooLarge as error:
+            message = f"the registry sent {error} for {path}"
+            raise EnactError.registry_error("REGISTRY_ERROR", message, registry=self.url) from error
+        except HttpError as error:
+            raise EnactError.registry_unavailable(self.url, str(error)) from error
+        if answer.is_success or answer.status == 304:
             return answer
         raise _refusal(self.url, path, answer)
 
@@ -114,57 +99,7 @@ class RegistryHttp:
 
     def close(self) -> None:
         """Give the connections back."""
-        if self._opened is not None:
-            self._opened.close()
-
-    def _client(self) -> httpx.Client:
-        import httpx
-
-        if self._opened is None:
-            self._opened = httpx.Client(
-                verify=self.url.startswith("https:"),  # plain HTTP needs no certificates loaded
-                timeout=httpx.Timeout(connect=5.0, read=15.0, write=15.0, pool=5.0),
-                headers={
-                    "User-Agent": f"fleet-agentpack/{__version__}",
-                    "Accept": "application/json",
-                },
-            )
-        return self._opened
-
-    def _once(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str | int] | None,
-        content: bytes | None,
-        headers: Mapping[str, str] | None,
-        limit: int,
-        ends: float,
-        tick: Callable[[], None],
-    ) -> Answer:
-        sent = dict(headers or {})
-        if self._token:
-            sent["Authorization"] = f"Bearer {self._token.reveal()}"
-        with self._client().stream(
-            method, self.url + path, params=params, content=content, headers=sent
-        ) as response:
-            body = bytearray()
-            next_tick = time.monotonic()
-            for chunk in response.iter_bytes():
-                body += chunk
-                if time.monotonic() >= next_tick:
-                    tick()
-                    next_tick = time.monotonic() + TICK_S
-                if len(body) > limit:
-                    raise EnactError.registry_error(
-                        "REGISTRY_ERROR",
-                        f"the registry sent more than {limit} bytes for {path}",
-                        registry=self.url,
-                    )
-                if time.monotonic() > ends:
-                    raise EnactError.registry_unavailable(self.url, "it answers too slowly")
-            lowered = {key.lower(): value for key, value in response.headers.items()}
-            return Answer(response.status_code, lowered, bytes(body))
+        background.run(self._http.close())
 
 
 def parse_object(body: bytes, registry: str) -> dict[str, Any]:
@@ -225,15 +160,3 @@ def _yanked_answer(given: Mapping[str, Any], said: str, details: dict[str, Any])
     )
     refusal.status = 410
     return refusal
-
-
-def _retry_after(value: str | None, attempt: int) -> float:
-    if value and value.strip().isdigit():
-        return min(float(value), LONGEST_WAIT_S)
-    if value:
-        try:
-            until = email.utils.parsedate_to_datetime(value).timestamp()
-        except (ValueError, TypeError):
-            return float(attempt)
-        return min(max(until - time.time(), 0.0), LONGEST_WAIT_S)
-    return float(attempt)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from fleet_agentpack.enact.trust.identity import Signer
+from fleet_agentpack.kit.private import sigstore_trust_root
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -25,7 +25,6 @@ LARGEST_ATTESTATION = 1024 * 1024
 
 _ISSUER_V2 = "1.3.6.1.4.1.57264.1.8"
 _ISSUER = "1.3.6.1.4.1.57264.1.1"
-_PRODUCTION = "https://tuf-repo-cdn.sigstore.dev"
 
 
 class AttestationRefused(ValueError):
@@ -65,7 +64,9 @@ class AttestationVerifier:
         from sigstore.models import TrustedRoot
         from sigstore.verify import Verifier
 
-        path = self._trusted_root or _production_root()
+        path = self._trusted_root or sigstore_trust_root()
+        if path is None:
+            raise ValueError("the sigstore library has no trust root here; set trust.trusted_root")
         return Verifier(trusted_root=TrustedRoot.from_file(str(path)))
 
     def check_root(self) -> None:
@@ -153,7 +154,7 @@ def _check_subject(subjects: object, wanted: Subject) -> None:
         raise AttestationRefused("the statement is about another bundle")
 
 
-def _statement(signed: Signed) -> dict[str, Any]:
+def _statement(signed: Signed) -> dict[str, object]:
     if signed.payload_type != IN_TOTO:
         raise AttestationRefused("the payload is not an in-toto statement")
     try:
@@ -185,15 +186,3 @@ def _issuer_of(cert: Certificate) -> str:
             raise VerificationError("the certificate's issuer is not a short UTF-8 string")
         return raw[skip:].decode()
     raise VerificationError("the certificate does not say who vouches for its identity")
-
-
-def _production_root() -> Path:
-    """The trust root that ships with the sigstore library; nothing is fetched or cached."""
-    from importlib.resources import files
-
-    path = Path(
-        str(files("sigstore") / "_store" / quote(_PRODUCTION, safe="") / "trusted_root.json")
-    )
-    if not path.is_file():
-        raise ValueError("the sigstore library carries no trust root; set trust.trusted_root")
-    return path

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fleet_agentpack.enact.config import TrustConfig
 from fleet_agentpack.enact.errors import EnactError
@@ -26,7 +25,7 @@ class Trusted:
     signers: tuple[Signer, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The decision as the receipt keeps it."""
         return {
             "policy": self.policy,

@@ -1,20 +1,20 @@
 """What can go wrong when talking to Coder, as one tree.
 
     CoderError
-      Unreachable          no answer: cut off on the way
+      Unreachable          no answer: the connection broke
         NotConnected       nothing was sent: refused, no such host
         TimedOut           no answer in time
-      Refused              Coder knows us and says no
-        Unauthorized       the session token is not, or no longer, accepted
+      Refused              Coder denies the request
+        Unauthorized       the session token is invalid or expired
         Forbidden
       NotFound             no such object, or none that we may see
       RouteMissing         no such feature in this version of Coder
       Conflict             not now: a name is taken, a build is active
       Invalid              the request itself is wrong
       RateLimited
-      Broken               an answer that makes no sense: 5xx, HTML, half a document
+      Broken               an invalid answer: 5xx, HTML, half a document
 
-No error ever holds the token: texts from outside are searched for it.
+No error ever contains the token: it is removed from texts that come from outside.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+from fleet_agentpack.kit.http import Answer, BodyTooLarge, ConnectFailed, HttpError, NoAnswerInTime
 
+# Only this text tells a missing route from a missing object: both are 404.
 ROUTE_MISSING = "Route not found."
 _TITLE = re.compile(r"<title>\s*(.*?)\s*<", re.DOTALL | re.IGNORECASE)
 _PARAGRAPH = re.compile(r"<p>\s*(.*?)\s*</p>", re.DOTALL | re.IGNORECASE)
@@ -33,7 +34,7 @@ _PARAGRAPH = re.compile(r"<p>\s*(.*?)\s*</p>", re.DOTALL | re.IGNORECASE)
 
 @dataclass(eq=False)
 class CoderError(Exception):
-    """A request to Coder that failed, with what Coder said about it."""
+    """A request to Coder that failed, with what Coder answered."""
 
     method: str
     path: str
@@ -62,7 +63,7 @@ class TimedOut(Unreachable):
 
 
 class Refused(CoderError):
-    """Coder says no."""
+    """Coder denies the request."""
 
 
 class Unauthorized(Refused):
@@ -82,7 +83,7 @@ class RouteMissing(CoderError):
 
 
 class Conflict(CoderError):
-    """Not now."""
+    """Not possible now."""
 
 
 class Invalid(CoderError):
@@ -94,7 +95,7 @@ class RateLimited(CoderError):
 
 
 class Broken(CoderError):
-    """An answer that makes no sense."""
+    """An invalid answer."""
 
 
 _BY_STATUS: dict[int, type[CoderError]] = {
@@ -108,35 +109,35 @@ _BY_STATUS: dict[int, type[CoderError]] = {
 }
 
 
-def of_exception(error: httpx.HTTPError, method: str, path: str) -> CoderError:
+def of_exception(error: HttpError, method: str, path: str) -> CoderError:
     """The error for a request that got no answer."""
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
-        reason = str(error) or "no connection in time"
-        return NotConnected(method, path, f"Coder cannot be reached: {reason}")
-    if isinstance(error, httpx.TimeoutException):
+    if isinstance(error, ConnectFailed):
+        return NotConnected(method, path, f"Coder cannot be reached: {error}")
+    if isinstance(error, NoAnswerInTime):
         return TimedOut(method, path, "Coder did not answer in time")
-    reason = str(error) or type(error).__name__
-    return Unreachable(method, path, f"The connection to Coder broke: {reason}")
+    if isinstance(error, BodyTooLarge):
+        return Broken(method, path, f"Coder sent {error}")
+    return Unreachable(method, path, f"The connection to Coder broke: {error}")
 
 
-def of_response(response: httpx.Response, method: str, path: str, secret: str) -> CoderError:
-    """The error for an answer with an unhappy status."""
-    status = response.status_code
-    body = _body(response)
+def of_answer(answer: Answer, method: str, path: str, secret: str) -> CoderError:
+    """The error for an answer with an error status."""
+    status = answer.status
+    body = _body(answer.body)
     message = _clean(body.get("message") or body.get("title") or "", secret)
     kind = _BY_STATUS.get(status, Broken if status >= 500 or status < 400 else Invalid)
     if status == 404 and message == ROUTE_MISSING:
         kind = RouteMissing
     if 300 <= status < 400:
-        where = response.headers.get("location", "")
+        where = answer.headers.get("location", "")
         kind = Unauthorized if "/login" in where else Broken
         message = "signed out" if kind is Unauthorized else "Coder answered with a redirect"
-    if kind is RateLimited and (pause := response.headers.get("retry-after", "")).isdecimal():
+    if kind is RateLimited and (pause := answer.headers.get("retry-after", "")).isdecimal():
         message += f" Try again in {pause[:9]} seconds."
     return kind(
         method,
         path,
-        message or f"Coder answered {status} {response.reason_phrase}",
+        message or f"Coder answered {status} {answer.reason}",
         status=status,
         detail=_clean(_detail(body), secret),
         validations=[
@@ -144,16 +145,16 @@ def of_response(response: httpx.Response, method: str, path: str, secret: str) -
             for row in body.get("validations") or []
             if isinstance(row, dict)
         ],
-        request_id=_clean(response.headers.get("x-coder-request-id", ""), secret)[:80],
+        request_id=_clean(answer.headers.get("x-coder-request-id", ""), secret)[:80],
     )
 
 
-def _body(response: httpx.Response) -> dict[str, Any]:
-    """What an error says: Coder's and AgentAPI's JSON, or the words of an HTML page."""
+def _body(content: bytes) -> dict[str, Any]:
+    """What an error says: Coder's and AgentAPI's JSON, or the title of an HTML page."""
     try:
-        body = json.loads(response.content)
+        body = json.loads(content)
     except ValueError:
-        text = response.text[:20_000]
+        text = content[:20_000].decode("utf-8", "replace")
         title, reason = _TITLE.search(text), _PARAGRAPH.search(text)
         if title:
             return {"message": title[1], "detail": reason[1] if reason else ""}
@@ -169,6 +170,6 @@ def _detail(body: dict[str, Any]) -> str:
 
 
 def _clean(text: Any, secret: str) -> str:
-    """Text from outside: short, on one line, and without the token should it echo it."""
+    """Text from outside: short, on one line, and without the token."""
     line = " ".join(str(text).split())
     return (line.replace(secret, "***") if secret else line)[:500]

@@ -6,10 +6,12 @@ import asyncio
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.errors import FleetError
@@ -22,100 +24,85 @@ from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, Ne
 from fleet_agentpack.fleet.results import Project, Role
 from fleet_agentpack.kit.actions import Action
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
+
+def _in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A method that works with files and processes, run where it does not hold up the others."""
+
+    @wraps(method)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, *args, **kwargs)
+
+    return run
+
+
+@dataclass(frozen=True)
 class LocalBackend:
     """The engine that needs no server."""
 
-    def __init__(
-        self,
-        projects: LocalProjects,
-        programs: Mapping[str, Program],
-        program: str,
-        folders: AgentFolders,
-        copies: WorkingCopies,
-        environ: Mapping[str, str],
-    ) -> None:
-        self._projects = projects
-        self._programs = programs
-        self._program = program
-        self._folders = folders
-        self._copies = copies
-        self._environ = environ
+    catalogue: LocalProjects
+    programs: Mapping[str, Program]
+    program: str
+    folders: AgentFolders
+    copies: WorkingCopies
+    environ: Mapping[str, str]
+    no_projects_hint: str = NO_PROJECTS
 
     async def close(self) -> None:
         """Nothing to close: tasks continue without us."""
 
-    @property
-    def no_projects_hint(self) -> str:
-        """See `Catalogue.no_projects_hint`."""
-        return NO_PROJECTS
-
-    async def projects(self) -> list[Project]:
+    @_in_thread
+    def projects(self) -> list[Project]:
         """See `Catalogue.projects`."""
-        return await asyncio.to_thread(self._projects.projects)
+        return self.catalogue.projects()
 
-    async def roles(self, project: str) -> list[Role]:
+    @_in_thread
+    def roles(self, project: str) -> list[Role]:
         """See `Catalogue.roles`."""
-        return self._projects.roles(project)
+        return self.catalogue.roles(project)
 
-    async def agents(self) -> list[ListedAgent]:
+    @_in_thread
+    def agents(self) -> list[ListedAgent]:
         """See `Workspaces.agents`."""
-        return await asyncio.to_thread(self._list)
+        return [self._listed(agent) for agent in self.folders.all()]
 
-    async def find(self, name: str, *, detailed: bool) -> AgentSnapshot:
+    @_in_thread
+    def find(self, name: str, *, detailed: bool) -> AgentSnapshot:
         """See `Workspaces.find`."""
-        return await asyncio.to_thread(self._find, name, detailed)
-
-    async def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
-        """See `Workspaces.create`."""
-        return await asyncio.to_thread(self._create, new, report)
-
-    async def delete(self, agent: AgentSnapshot, report: Progress) -> str | None:
-        """See `Workspaces.delete`."""
-        return await asyncio.to_thread(self._delete, agent.handle, report)
-
-    async def with_activity(self, agent: AgentSnapshot) -> AgentSnapshot:
-        """See `Tasks.with_activity`: the operating system knows."""
-        return await asyncio.to_thread(self._find, agent.name, True)
-
-    async def send(self, agent: AgentSnapshot, task: Task) -> None:
-        """See `Tasks.send`."""
-        await asyncio.to_thread(self._send, agent.handle, task)
-
-    async def interrupt(self, agent: AgentSnapshot, task: Task) -> None:
-        """See `Tasks.interrupt`."""
-        await asyncio.to_thread(self._folders.new_task(agent.handle, task.id).interrupt)
-
-    async def messages(self, agent: AgentSnapshot) -> list[Message]:
-        """See `Tasks.messages`: the output of the last task."""
-        task = self._folders.current(agent.handle)
-        return await asyncio.to_thread(task.messages) if task else []
-
-    def _list(self) -> list[ListedAgent]:
-        return [self._listed(agent) for agent in self._folders.all()]
-
-    def _listed(self, agent: LocalAgent) -> ListedAgent:
-        snapshot = self._snapshot(agent, detailed=False)
-        return ListedAgent(
-            agent.id, agent.name, snapshot.online, snapshot.reported_at, lambda: snapshot
-        )
-
-    def _find(self, name: str, detailed: bool) -> AgentSnapshot:
-        agent = self._folders.find(name)
+        agent = self.folders.find(name)
         if agent is None:
             raise FleetError.no_such_agent(name)
         return self._snapshot(agent, detailed=detailed)
 
-    def _create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
+    async def with_activity(self, agent: AgentSnapshot) -> AgentSnapshot:
+        """See `Tasks.with_activity`: the operating system knows."""
+        return await self.find(agent.name, detailed=True)
+
+    @_in_thread
+    def interrupt(self, agent: AgentSnapshot, task: Task) -> None:
+        """See `Tasks.interrupt`."""
+        self.folders.new_task(agent.handle, task.id).interrupt()
+
+    @_in_thread
+    def messages(self, agent: AgentSnapshot) -> list[Message]:
+        """See `Tasks.messages`: the output of the last task."""
+        task = self.folders.current(agent.handle)
+        return task.messages() if task else []
+
+    @_in_thread
+    def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
+        """See `Workspaces.create`."""
         try:
-            project, path = self._projects.find(new.project)
+            project, path = self.catalogue.find(new.project)
         except FleetError as error:
             raise FleetError.bad_request(str(error), *error.actions, field="project") from error
-        persona = self._projects.persona(new.role)
-        self._installed(self._program)
+        persona = self.catalogue.persona(new.role)
+        self._installed(self.program)
         report(0, None, f"Copying {path} for agent '{new.name}'")
-        with self._folders.locked(new.name):
-            existing = self._folders.find(new.name)
+        with self.folders.locked(new.name):
+            existing = self.folders.find(new.name)
             if existing:
                 state = self._snapshot(existing, detailed=False).state
                 raise FleetError.bad_request(
@@ -129,8 +116,8 @@ class LocalBackend:
                     field="name",
                 )
             key = new.name.lower()
-            self._copies.set_aside(key)
-            copy = self._copies.make(path, key, lambda text: report(0, None, text))
+            self.copies.set_aside(key)
+            copy = self.copies.make(path, key, lambda text: report(0, None, text))
             agent = LocalAgent(
                 id=str(uuid.uuid4()),
                 name=new.name,
@@ -141,35 +128,41 @@ class LocalBackend:
                 role=new.role,
                 spec=new.spec,
                 instructions=f"{persona.prompt}\n\nYour specification:\n{new.spec}",
-                program=self._program,
+                program=self.program,
                 created_at=datetime.now(UTC).timestamp(),
             )
             try:
-                self._folders.add(agent)
+                self.folders.add(agent)
             except BaseException:
-                self._copies.remove(copy.origin, key, copy.branch)
+                self.copies.remove(copy.origin, key, copy.branch)
                 raise
         return self._snapshot(agent, detailed=False)
 
-    def _delete(self, agent: LocalAgent, report: Progress) -> str | None:
-        with self._folders.locked(agent.name):
-            if self._folders.find(agent.name) != agent:
+    @_in_thread
+    def delete(self, snapshot: AgentSnapshot, report: Progress) -> str | None:
+        """See `Workspaces.delete`."""
+        agent: LocalAgent = snapshot.handle
+        with self.folders.locked(agent.name):
+            if self.folders.find(agent.name) != agent:
                 raise FleetError.no_such_agent(agent.name)
-            task = self._folders.current(agent)
+            task = self.folders.current(agent)
             if task and task.running:
                 report(0, None, "Stopping its task")
                 task.interrupt()
             report(0, None, "Removing its directory")
-            note = self._copies.remove(Path(agent.origin), agent.key, agent.branch)
-            self._folders.remove(agent)
+            note = self.copies.remove(Path(agent.origin), agent.key, agent.branch)
+            self.folders.remove(agent)
         return note
 
-    def _send(self, agent: LocalAgent, task: Task) -> None:
+    @_in_thread
+    def send(self, snapshot: AgentSnapshot, task: Task) -> None:
+        """See `Tasks.send`."""
+        agent: LocalAgent = snapshot.handle
         program = self._installed(agent.program)
-        with self._folders.locked(agent.name):
-            if self._folders.find(agent.name) != agent:
+        with self.folders.locked(agent.name):
+            if self.folders.find(agent.name) != agent:
                 raise FleetError.no_such_agent(agent.name)
-            previous = self._folders.current(agent)
+            previous = self.folders.current(agent)
             if previous and previous.running:
                 raise FleetError.busy(agent.name)
             session = previous and _session_to_continue(previous, agent.program, program)
@@ -185,16 +178,22 @@ class LocalBackend:
                 task.description, agent.instructions, record.session, continues=record.continues
             )
             launch = Launch([self._path_of(program) or command[0], *command[1:]], agent.directory)
-            environ = {k: v for k, v in self._environ.items() if k not in program.unset}
-            self._folders.new_task(agent, task.id).start(record, launch, prompt, environ)
-            self._folders.make_current(agent, task.id)
+            environ = {k: v for k, v in self.environ.items() if k not in program.unset}
+            self.folders.new_task(agent, task.id).start(record, launch, prompt, environ)
+            self.folders.make_current(agent, task.id)
+
+    def _listed(self, agent: LocalAgent) -> ListedAgent:
+        snapshot = self._snapshot(agent, detailed=False)
+        return ListedAgent(
+            agent.id, agent.name, snapshot.online, snapshot.reported_at, lambda: snapshot
+        )
 
     def _installed(self, name: str) -> Program:
-        program = self._programs.get(name)
+        program = self.programs.get(name)
         if program is None:
             raise FleetError.unavailable(
                 f"There is no program '{name}'; [fleet] program must be one of"
-                f" {', '.join(self._programs)}."
+                f" {', '.join(self.programs)}."
             )
         if self._path_of(program) is None:
             raise FleetError.unavailable(
@@ -205,12 +204,12 @@ class LocalBackend:
         return program
 
     def _path_of(self, program: Program) -> str | None:
-        return shutil.which(program.command[0], path=self._environ.get("PATH"))
+        return shutil.which(program.command[0], path=self.environ.get("PATH"))
 
     def _snapshot(self, agent: LocalAgent, *, detailed: bool) -> AgentSnapshot:
         taken_at = datetime.now(UTC)
-        task = self._folders.current(agent)
-        episode = task.episode(self._programs.get(agent.program)) if task else None
+        task = self.folders.current(agent)
+        episode = task.episode(self.programs.get(agent.program)) if task else None
         exists = Path(agent.directory).is_dir()
         moments = [agent.created]
         if episode:

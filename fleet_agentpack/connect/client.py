@@ -1,4 +1,4 @@
-"""What a client is to us: a row that says where it keeps servers and how to speak to it."""
+"""What an MCP client is to us: where it keeps its servers, and how to speak to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 Scope = Literal["user", "project"]
 
@@ -16,10 +16,10 @@ Scope = Literal["user", "project"]
 class Format(Protocol):
     """A text format whose entries can be edited while all else stays; raises `FormatError`."""
 
-    def parse(self, text: str) -> dict[str, Any]:
+    def parse(self, text: str) -> Mapping[str, object]:
         """The whole text as plain values."""
 
-    def put(self, text: str, keys: Sequence[str], value: Mapping[str, Any]) -> str:
+    def put(self, text: str, keys: Sequence[str], value: Mapping[str, object]) -> str:
         """The text with the value at that path."""
 
     def drop(self, text: str, keys: Sequence[str]) -> str:
@@ -40,7 +40,7 @@ class Entry:
         return [self.command, *self.args]
 
     @classmethod
-    def of(cls, value: Any) -> Entry | None:
+    def of(cls, value: object) -> Entry | None:
         """The entry that a configuration file holds, unless it is of another kind."""
         if not isinstance(value, Mapping) or "url" in value or "httpUrl" in value:
             return None
@@ -52,8 +52,8 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """The machine as seen from here."""
+class Machine:
+    """This machine: where its programs and settings are."""
 
     home: Path
     project: Path
@@ -118,8 +118,8 @@ class Client:
     title: str
     format: Format
     table: str  # the key that holds the servers
-    files: Mapping[Scope, str]  # templates for `Surroundings.path`
-    fields: Mapping[str, Any] = field(default_factory=dict)  # what an entry has besides
+    files: Mapping[Scope, str]  # templates for `Machine.path`
+    fields: Mapping[str, str] = field(default_factory=dict)  # what an entry has besides
     program: str | None = None
     add: OwnCommand | None = None
     remove: OwnCommand | None = None
@@ -127,7 +127,7 @@ class Client:
     tool_limit: int | None = None
     then: str = ""  # what the user does next
 
-    def value(self, entry: Entry) -> dict[str, Any]:
+    def value(self, entry: Entry) -> dict[str, object]:
         """The entry in the client's own shape."""
         env = {"env": dict(entry.env)} if entry.env else {}
         return {**self.fields, "command": entry.command, "args": list(entry.args), **env}

@@ -1,7 +1,8 @@
-"""Reads YAML nodes into values as agentpack does: strict shapes, lenient scalars, places in errors.
+"""Reads YAML nodes as agentpack 0.9.1 does: strict shapes, lenient scalars, lines in errors.
 
-Any plain scalar is accepted where text is expected, with its source text; an empty value stands for
-an empty list or mapping, an explicit `null` does not.
+Any plain scalar is accepted where text is expected, as it is written in the file (`ref: 1.10`),
+which is why this works on nodes and not on loaded data. An empty value means an empty list or
+mapping; an explicit `null` does not.
 """
 
 from __future__ import annotations
@@ -18,40 +19,40 @@ _INTEGER = re.compile(r"\+?(0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+|0|[1-9][0-9]*)\Z")
 _MAX_U32: Final = 2**32 - 1
 
 
-class ShapeError(ValueError):
-    """A value of the wrong kind; says where."""
+class FieldError(ValueError):
+    """A value of the wrong kind, with its place in the file."""
 
 
 class Fields:
     """A mapping read field by field."""
 
-    def __init__(self, node: Any, where: str) -> None:
+    def __init__(self, node: yaml.Node | None, where: str) -> None:
         self.where = where
         self._node = node
-        self._found: dict[str, Any] = {}
+        self._found: dict[str, yaml.Node] = {}
         if is_empty(node):
             return
         if not isinstance(node, yaml.MappingNode):
-            raise ShapeError(f"{_at(where, node)}: expected a mapping")
+            raise FieldError(f"{_at(where, node)}: expected a mapping")
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else None
             if name in self._found:
-                raise ShapeError(f"{_at(where, key)}: duplicate key {name!r}")
+                raise FieldError(f"{_at(where, key)}: duplicate key {name!r}")
             if name is not None:
                 self._found[name] = value
 
-    def items(self) -> Mapping[str, Any]:
+    def items(self) -> Mapping[str, yaml.Node]:
         """Every key with its node."""
         return self._found
 
-    def node(self, name: str) -> Any:
+    def node(self, name: str) -> yaml.Node | None:
         """A field's node, or None when the field is missing."""
         return self._found.get(name)
 
-    def required(self, name: str) -> Any:
-        """A field's node. Raises `ShapeError` when the field is missing."""
+    def required(self, name: str) -> yaml.Node:
+        """A field's node. Raises `FieldError` when the field is missing."""
         if name not in self._found:
-            raise ShapeError(f"{_at(self.where, self._node)}: missing field `{name}`")
+            raise FieldError(f"{_at(self.where, self._node)}: missing field `{name}`")
         return self._found[name]
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -67,7 +68,7 @@ class Fields:
             return default
         value = yaml12.value_of(node) if yaml12.is_plain(node) else None
         if not isinstance(value, bool):
-            raise ShapeError(f"{_at(self.path(name), node)}: expected true or false")
+            raise FieldError(f"{_at(self.path(name), node)}: expected true or false")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -75,13 +76,13 @@ class Fields:
         where = self.path(name)
         return tuple(text_of(item, f"{where}[{i}]") for i, item in enumerate(self.list(name)))
 
-    def list(self, name: str) -> list[Any]:
+    def list(self, name: str) -> list[yaml.Node]:
         """The nodes of a field that is a list."""
         node = self._found.get(name)
         if is_empty(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
-            raise ShapeError(f"{_at(self.path(name), node)}: expected a list")
+            raise FieldError(f"{_at(self.path(name), node)}: expected a list")
         return list(node.value)
 
     def mapping(self, name: str) -> Fields:
@@ -95,7 +96,7 @@ class Fields:
             return {}
         value = yaml12.value_of(node)
         if not isinstance(value, dict):
-            raise ShapeError(f"{_at(self.path(name), node)}: expected a mapping")
+            raise FieldError(f"{_at(self.path(name), node)}: expected a mapping")
         return {str(key): item for key, item in value.items()}
 
     def number(self, name: str) -> int:
@@ -104,7 +105,7 @@ class Fields:
         match = _INTEGER.match(node.value) if yaml12.is_plain(node) else None
         number = int(match[1], 0) if match and len(match[1]) < 40 else -1
         if not 0 <= number <= _MAX_U32:
-            raise ShapeError(f"{_at(self.path(name), node)}: expected a whole number")
+            raise FieldError(f"{_at(self.path(name), node)}: expected a whole number")
         return number
 
     def path(self, name: str) -> str:
@@ -112,23 +113,23 @@ class Fields:
         return f"{self.where}.{name}" if self.where else name
 
 
-def text_of(node: Any, where: str) -> str:
-    """A scalar's text as it stands in the file."""
+def text_of(node: yaml.Node, where: str) -> str:
+    """A scalar's text as it is written in the file."""
     if not isinstance(node, yaml.ScalarNode):
-        raise ShapeError(f"{_at(where, node)}: expected text")
+        raise FieldError(f"{_at(where, node)}: expected text")
     return str(node.value)
 
 
-def is_empty(node: Any) -> bool:
+def is_empty(node: yaml.Node | None) -> bool:
     """Whether a value is missing or was left empty; an explicit `null` is not empty."""
     return node is None or (yaml12.is_plain(node) and node.value == "")
 
 
-def is_null(node: Any) -> bool:
+def is_null(node: yaml.Node | None) -> bool:
     """Whether a value is missing, empty or null."""
     return node is None or (yaml12.is_plain(node) and yaml12.value_of(node) is None)
 
 
-def _at(where: str, node: Any) -> str:
+def _at(where: str, node: yaml.Node | None) -> str:
     place = where or "the file"
     return place if node is None else f"{place} (line {node.start_mark.line + 1})"

@@ -1,4 +1,4 @@
-"""Where climpt's files lie: below the project, then below the home; this module only reads."""
+"""Finds and reads climpt's files: below the project, then below the home."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.climpt.errors import ClimptError
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
 
@@ -27,8 +28,9 @@ _REASONS = {
     "too_large": f"larger than {MAX_BYTES // 1024 // 1024} MB",
     "not_text": "not UTF-8 text",
 }
-_INIT_HINT = "`fleet-agentpack climpt init` puts an example there"
-_FIX_HINT = "correct the file, then call reload"
+CORRECT_FILE = Action("reload", text="correct the file, then call {}", person="correct the file")
+
+_INIT_HINT = Action.command("climpt", "init", text="`{}` puts an example there")
 
 
 class UnusableFileError(ValueError):
@@ -36,14 +38,14 @@ class UnusableFileError(ValueError):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFile:
     """A file's text, and how to name the file to the caller."""
 
     shown: str
     text: str
 
 
-class Places:
+class ProjectFiles:
     """The two roots that climpt looks below."""
 
     def __init__(self, cwd: Path, home: Path) -> None:
@@ -54,7 +56,7 @@ class Places:
         """The project first, then the home."""
         return list(dict.fromkeys([self._project(), self._home]))
 
-    def find(self, path: str) -> Found | None:
+    def find(self, path: str) -> FoundFile | None:
         """The first of the roots' files of that path; an absolute path stands for itself.
 
         Raises `UnusableFileError` for one that leads out of its root or cannot be read.
@@ -62,19 +64,19 @@ class Places:
         for root in self.roots():
             text = read(root, path)
             if text is not None:
-                return Found(self._shown(root, path), text)
+                return FoundFile(self._shown(root, path), text)
         return None
 
-    def registry(self, agent: str) -> Found:
+    def registry(self, agent: str) -> FoundFile:
         """The registry file of an agent. Raises `ClimptError` when there is none."""
         path = self._registered().get(agent) or f"{FOLDER}/{agent}/registry.json"
         try:
             found = self.find(path)
         except UnusableFileError as error:
-            raise ClimptError.registry_unreadable(path, str(error), _FIX_HINT) from error
+            raise ClimptError.registry_unreadable(path, str(error), CORRECT_FILE) from error
         if found is None:
             hint = _INIT_HINT if agent == DEFAULT_AGENT else self._agents_hint(path)
-            raise ClimptError.registry_unreadable(path, "File not found", hint)
+            raise ClimptError.registry_missing(path, hint)
         return found
 
     def _registered(self) -> dict[str, str]:
@@ -83,7 +85,9 @@ class Places:
             found = self.find(REGISTRY_CONFIG)
             return _registries(found.text) if found else {}
         except UnusableFileError as error:
-            raise ClimptError.registry_unreadable(REGISTRY_CONFIG, str(error), _FIX_HINT) from error
+            raise ClimptError.registry_unreadable(
+                REGISTRY_CONFIG, str(error), CORRECT_FILE
+            ) from error
 
     def _agents_hint(self, path: str) -> str:
         known = ", ".join(dict.fromkeys([DEFAULT_AGENT, *self._registered()]))

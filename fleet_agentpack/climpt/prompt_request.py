@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleet_agentpack.climpt.options import Options
-from fleet_agentpack.climpt.places import DEFAULT_AGENT
+from fleet_agentpack.climpt.project_files import DEFAULT_AGENT
 
 
 @dataclass(frozen=True)
-class Request:
+class PromptRequest:
     """A command of an agent and the options for it."""
 
     agent: str

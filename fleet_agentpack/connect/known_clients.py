@@ -1,11 +1,13 @@
-"""The clients as rows."""
+"""The table of known clients: where each keeps its servers, and how to speak to it."""
 
 from __future__ import annotations
 
-from fleet_agentpack.connect.model import Client, OwnCommand
+from collections.abc import Mapping
+
+from fleet_agentpack.connect.client import Client, OwnCommand
 from fleet_agentpack.kit.keyed_edit import jsonc, toml
 
-_ROWS = (
+_KNOWN = (
     Client(
         name="claude",
         title="Claude Code",
@@ -75,4 +77,4 @@ _ROWS = (
     ),
 )
 
-CLIENTS = {client.name: client for client in _ROWS}
+CLIENTS: Mapping[str, Client] = {client.name: client for client in _KNOWN}

@@ -1,4 +1,4 @@
-"""Differences as text, as git shows them: git itself compares, many files in one run."""
+"""Differences as text, as git shows them: git compares many files in one run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _OPTIONS = (
 )
 
 
-def unified(home: Home, changes: Sequence[Change]) -> Iterator[tuple[Change, str]]:
-    """Each change with its difference, or a note why there is none to show."""
+def text_diffs(home: Home, changes: Sequence[Change]) -> Iterator[tuple[Change, str]]:
+    """Each change with its diff, or a note why none is shown."""
     rest = iter(changes)
     while some := list(islice(rest, _AT_ONCE)):
         sides = [_sides(change) for change in some]
@@ -44,9 +44,9 @@ def _sides(change: Change) -> tuple[bytes | None, bytes | None]:
 
 def _text(change: Change, sides: tuple[bytes | None, bytes | None], hunks: str) -> str:
     if not all(_is_text(side) for side in sides):
-        return "binary or not UTF-8: the difference is not shown\n"
+        return "binary or not UTF-8: no diff shown\n"
     if len(hunks.encode()) > LONGEST:
-        return f"longer than {LONGEST} bytes: the difference is not shown\n"
+        return f"longer than {LONGEST} bytes: no diff shown\n"
     if not hunks:
         return f"{change.reason}\n"
     name = change.path.lstrip("/")
@@ -97,7 +97,7 @@ def _ask_git(home: Home, sides: Sequence[tuple[bytes | None, bytes | None]]) -> 
 
 
 def _compare(before: bytes | None, after: bytes | None) -> str:
-    """Without git: the same form, though the hunks may be cut differently."""
+    """Without git: the same format, though hunks may be split differently."""
     if not (_is_text(before) and _is_text(after)):
         return ""
     one, other = ((side or b"").decode().splitlines(keepends=True) for side in (before, after))

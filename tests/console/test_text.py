@@ -1,4 +1,4 @@
-"""Colour where it is wanted, no control characters from outside, straight tables."""
+"""Colour where it is wanted, and no control characters from outside."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.console.terminal import Paint, printable, table, width_of
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from fleet_agentpack.console.text import Paint, printable
+from fleet_agentpack.kit.process import without_colours
+from tests.console.streams import Terminal
 
 
 @pytest.mark.parametrize(
@@ -40,6 +37,14 @@ def test_paint_wraps_or_leaves_alone() -> None:
     assert Paint(True)("x") == Paint(False)("x", "bold") == "x"
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_what_is_painted_keeps_no_control_characters_but_the_colours(enabled: bool) -> None:
+    painted = Paint(enabled)("a\x1b[2Jb", "red")
+    assert "a\\x1b[2Jb" in painted
+    assert printable(painted) == painted
+    assert without_colours(painted) == "a\\x1b[2Jb"
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -56,32 +61,3 @@ def test_control_characters_are_made_visible(text: str, shown: str) -> None:
 @given(st.text())
 def test_printable_text_has_no_escape(text: str) -> None:
     assert not set(printable(text)) & set("\x1b\x07\x08\r\x9b\u202e")
-
-
-@pytest.mark.parametrize(
-    ("text", "columns"),
-    [("abc", 3), ("表示", 4), ("e\u0301", 1), ("\x1b[1mab\x1b[0m", 2), ("\uff57", 2), ("", 0)],
-)
-def test_width_of(text: str, columns: int) -> None:
-    assert width_of(text) == columns
-
-
-def test_columns_line_up_under_their_headers() -> None:
-    paint = Paint(True)
-    rows = [
-        ["表", "x", "last"],
-        [paint("long name", "cyan"), "", ""],
-        ["e\u0301", "two\nlines", "z"],
-    ]
-    lines = table(["name", "b", "c"], rows, paint).split("\n")
-    assert len(lines) == 4
-    assert lines[0] == paint("name", "bold") + " " * 7 + paint("b", "bold") + " " * 10 + paint(
-        "c", "bold"
-    )
-    assert lines[1] == "表" + " " * 9 + "x" + " " * 10 + "last"
-    assert lines[2] == paint("long name", "cyan")
-    assert lines[3] == "e\u0301" + " " * 10 + "two lines  z"
-
-
-def test_a_table_without_rows_has_its_headers() -> None:
-    assert table(["a", "b"], [], Paint(False)) == "a  b"

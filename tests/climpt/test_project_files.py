@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.climpt.places import MAX_BYTES
+from fleet_agentpack.climpt.project_files import MAX_BYTES
 from tests.climpt.project import (
     DECIDE_BRANCH,
     ECHO,
@@ -28,7 +28,7 @@ REGISTRY = ".agent/climpt/registry.json"
 
 
 def count(cwd: Path, home: Path, agent: str = "climpt") -> int:
-    return int(service(cwd, home).reload(agent)["commandCount"])
+    return service(cwd, home).reload(agent).commandCount
 
 
 def refusal(cwd: Path, home: Path, agent: str = "climpt") -> dict[str, Any]:
@@ -41,7 +41,7 @@ def register(root: Path, **registries: Any) -> None:
     write(root, CONFIG, json.dumps({"registries": registries}))
 
 
-def test_no_registry_is_the_seeds_error_with_a_hint(work: Path, home: Path) -> None:
+def test_no_registry_is_the_contracts_error_with_a_hint(work: Path, home: Path) -> None:
     assert refusal(work, home) == {
         "error": "Failed to load registry",
         "path": REGISTRY,

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.climpt.deno_cli import DenoCli
 from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.climpt.options import Options
-from fleet_agentpack.climpt.original import OriginalCli
-from fleet_agentpack.climpt.places import Places
-from fleet_agentpack.climpt.request import Request
+from fleet_agentpack.climpt.project_files import ProjectFiles
+from fleet_agentpack.climpt.prompt_request import PromptRequest
 from tests.climpt.project import ECHO, ECHO_NAMES, service, write, write_registry
 from tests.kit.test_process import wait_until_gone
 
@@ -86,7 +86,7 @@ async def test_no_token_reaches_a_program_that_may_use_the_network(work: Path, h
     assert {"DENO_DIR", "https_proxy"} <= set(told["env"])
 
 
-async def test_a_failure_is_the_seeds_error(work: Path, home: Path) -> None:
+async def test_a_failure_is_the_contracts_error(work: Path, home: Path) -> None:
     code = "import sys; sys.stderr.write('Invalid layer\\n'); sys.exit(2)"
     assert (await refusal(work, home, code))["stderr"] == "Invalid layer"
     silent = await refusal(work, home, "raise SystemExit(3)")
@@ -117,9 +117,9 @@ async def test_a_program_that_cannot_be_started_is_an_error(work: Path, home: Pa
 async def test_a_program_that_does_not_end_is_stopped(work: Path, home: Path) -> None:
     code = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
     environ = {"PATH": fake_deno(home, code)}
-    cli = OriginalCli(Places(work, home), environ, timeout_s=1.5)
+    cli = DenoCli(ProjectFiles(work, home), environ, timeout_s=1.5)
     with pytest.raises(ClimptError, match=r"deno did not end within 1\.5 s and was stopped"):
-        await cli(Request(*ECHO_NAMES, Options()))
+        await cli(PromptRequest(*ECHO_NAMES, Options()))
     wait_until_gone(int((work / "pid").read_text()))
 
 

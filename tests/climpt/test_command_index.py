@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from fleet_agentpack.climpt.command_index import CommandIndex
 from fleet_agentpack.climpt.registry import Command, parse
-from fleet_agentpack.climpt.search import CommandIndex
 from tests.climpt.project import GROUP_COMMIT, SAMPLE, registry_text
 
 
@@ -40,6 +40,12 @@ def test_at_most_three_are_found_and_none_without_a_common_word(index: CommandIn
     assert len(index.search("create new file branch commit")) == 3
     assert index.search("zebra") == []
     assert CommandIndex([]).search("commit") == []
+
+
+def test_of_more_that_match_the_best_three_are_found_in_registry_order() -> None:
+    commands = [Command("git", f"commit-{n}", "branch", "commit a branch") for n in "abcde"]
+    found = CommandIndex(commands).search("commit branch")
+    assert [row.c2 for row in found] == ["commit-a", "commit-b", "commit-c"]
 
 
 def test_a_command_with_variants_is_found_once() -> None:

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fleet_agentpack.climpt.registry import Command, merged
+from fleet_agentpack.climpt.results import Match
 from fleet_agentpack.kit.textsearch import TextIndex
 
 RESULTS = 3
-
-
-@dataclass(frozen=True)
-class Found:
-    """A command that search found; the fields are the seed's."""
-
-    c1: str
-    c2: str
-    c3: str
-    description: str
-    score: float
 
 
 class CommandIndex:
@@ -33,13 +22,10 @@ class CommandIndex:
         self._first = [variants[0] for variants in self._variants.values()]
         self._texts = TextIndex(command.text for command in self._first)
 
-    def search(self, query: str) -> list[Found]:
+    def search(self, query: str) -> list[Match]:
         """The commands most like a query, best first, each once."""
-        found = []
-        for position, score in self._texts.best(query, RESULTS):
-            command = self._first[position]
-            found.append(Found(*command.key, command.description, score))
-        return found
+        best = [(self._first[i], score) for i, score in self._texts.best(query, RESULTS)]
+        return [Match(*command.key, command.description, score) for command, score in best]
 
     def get(self, c1: str, c2: str, c3: str) -> Command | None:
         """The command of that exact name with the options of its variants merged."""

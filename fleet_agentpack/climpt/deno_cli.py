@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 
-from fleet_agentpack.climpt import safety
+from fleet_agentpack.climpt import option_rules
 from fleet_agentpack.climpt.errors import RenderError
-from fleet_agentpack.climpt.places import NAME, NAME_HINT, Places
-from fleet_agentpack.climpt.request import Request
+from fleet_agentpack.climpt.project_files import NAME, NAME_HINT, ProjectFiles
+from fleet_agentpack.climpt.prompt_request import PromptRequest
 from fleet_agentpack.kit import process
 
 PROGRAM = "deno"
@@ -24,31 +24,31 @@ _KEPT = {
 _KEPT_PREFIXES = ("DENO_", "XDG_", "LC_")
 
 
-class OriginalCli:
+class DenoCli:
     """Runs Deno with the published package in the project's folder."""
 
     def __init__(
-        self, places: Places, environ: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
+        self, files: ProjectFiles, environ: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
     ) -> None:
-        self._places = places
+        self._files = files
         self._environ = environ
         self._timeout_s = timeout_s
 
-    async def __call__(self, request: Request) -> str:
+    async def __call__(self, request: PromptRequest) -> str:
         """What the command line printed. Raises `ClimptError`."""
         try:
             return await self._run(request)
         except RenderError as error:
             raise error.of(request.command) from error
 
-    async def _run(self, request: Request) -> str:
-        safety.check(request.options)
+    async def _run(self, request: PromptRequest) -> str:
+        option_rules.check(request.options)
         argv = [self._program(), *arguments(request)]
         stdin = (request.options.stdin or "").encode("utf-8", "replace")
         try:
             done = await process.run_async(
                 argv,
-                cwd=self._places.roots()[0],
+                cwd=self._files.roots()[0],
                 env=self._environment(with_stdin=bool(stdin)),
                 stdin=stdin,
                 timeout_s=self._timeout_s,
@@ -83,7 +83,7 @@ class OriginalCli:
         return kept if with_stdin else {**kept, "BREAKDOWN_SKIP_STDIN": "true"}
 
 
-def arguments(request: Request) -> list[str]:
+def arguments(request: PromptRequest) -> list[str]:
     """What follows the program's name. Raises `RenderError` for names that look like options."""
     for name in (request.profile, request.c2, request.c3):
         if not NAME.fullmatch(name):

@@ -1,0 +1,66 @@
+"""What climpt answers; the fields are the contract's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
+
+
+@dataclass(frozen=True)
+class Match:
+    """A command that search found."""
+
+    c1: str
+    c2: str
+    c3: str
+    description: str
+    score: float
+
+
+@dataclass(frozen=True)
+class CommandOptions:
+    """The options that a command takes; what its registry does not mention is unknown."""
+
+    edition: Maybe[tuple[str, ...]] = UNKNOWN
+    adaptation: Maybe[tuple[str, ...]] = UNKNOWN
+    file: Maybe[bool] = UNKNOWN
+    stdin: Maybe[bool] = UNKNOWN
+    destination: Maybe[bool] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Description:
+    """One command with its usage and options."""
+
+    c1: str
+    c2: str
+    c3: str
+    description: str
+    usage: Maybe[str] = UNKNOWN
+    options: Maybe[CommandOptions] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A command's prompt, on the command line; over MCP the text stands alone."""
+
+    prompt: str
+
+
+@dataclass(frozen=True)
+class Reloaded:
+    """A registry that was read again."""
+
+    success: bool
+    agent: str
+    commandCount: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Initialised:
+    """What `init` did: files written, and files that were there and stayed as they are."""
+
+    written: tuple[str, ...]
+    kept: tuple[str, ...]
