@@ -79,7 +79,7 @@ class Swap:
             self.make(f"{stage}/after")
             numbered = enumerate(changes.items())
             rows = [self._row(stage, n, str(path), new) for n, (path, new) in numbered]
-        self.run(name, rows)
+        self.run(name, [row for row in rows if row.before or row.after])
 
     def run(self, name: str, rows: Sequence[Row], *, keep: bool = False) -> None:
         """Swap what was staged under a name, or leave all as it was. Raises `OSError`, `SwapError`.
