@@ -18,7 +18,8 @@ from typing import Any
 
 from fleet_agentpack.climpt.command_index import RESULTS, CommandIndex
 from fleet_agentpack.climpt.registry import Command
-from fleet_agentpack.console.terminal import Paint, table
+from fleet_agentpack.console.table import Table, render
+from fleet_agentpack.console.text import Paint
 from fleet_agentpack.kit import textsearch
 
 COMMANDS = 10_000
@@ -154,7 +155,7 @@ def report(
         for name, values in times.items()
     ]
     print(f"{COMMANDS:,} commands, {QUERIES} queries, {ROUNDS} rounds\n")
-    print(table(["", "query p50 µs", "p99 µs", "ratio of p50"], rows, Paint(False)))
+    print(render(Table(["", "query p50 µs", "p99 µs", "ratio of p50"], rows), Paint(False)))
     ratio = statistics.median(times["climpt"]) / base
     print(f"\nratio of p50 {ratio:.2f} (target ≤ {TARGET_RATIO})")
     print(f"same ranking and scores: {same} of {QUERIES} queries")

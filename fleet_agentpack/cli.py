@@ -135,8 +135,8 @@ def _serve_http(settings: Settings, log_level: str) -> int:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Importing makes many objects that live for ever: looking for garbage among them again and
-    again is a tenth of the start-up time."""
+    """Import without garbage collection: it would take a tenth of the start-up time and find
+    nothing, since what is imported stays."""
     gc.disable()
     yield
     gc.enable()
@@ -163,7 +163,7 @@ def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -
 
 
 def _given_before_the_command(options: argparse.Namespace) -> list[str]:
-    """The deploy flags that stood before the command, as words again."""
+    """The deploy flags that were given before the command, as arguments again."""
     words: list[str] = []
     for flag in DEPLOY_VALUES:
         value = getattr(options, flag)
@@ -251,7 +251,9 @@ def _server_parser(prog: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{prog} {__version__}")
-    parser.add_argument("--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve a part only")
+    parser.add_argument(
+        "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
+    )
     parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning")
     _add_http_options(parser.add_argument_group("HTTP instead of stdio"))

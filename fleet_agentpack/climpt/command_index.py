@@ -1,4 +1,4 @@
-"""A registry made ready for questions: an index for words, a table for names."""
+"""A registry, indexed: commands by text and by name."""
 
 from __future__ import annotations
 

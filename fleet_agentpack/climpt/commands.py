@@ -12,7 +12,7 @@ from fleet_agentpack.climpt.results import Description, Initialised, Match, Prom
 from fleet_agentpack.climpt.service import open_climpt
 from fleet_agentpack.console.command import Commands, Console, Line
 from fleet_agentpack.console.table import Table
-from fleet_agentpack.console.text import Paint
+from fleet_agentpack.console.text import Paint, Verbatim
 from fleet_agentpack.kit.errors import Problem
 from fleet_agentpack.kit.results import UNKNOWN
 
@@ -73,10 +73,7 @@ def run_execute(console: Console) -> None:
     }
     service = open_climpt(console.settings)
     prompt = asyncio.run(service.execute(given.agent, *_names(given), options))
-    if console.as_json:
-        console.answer(Prompt(prompt), [])
-    else:
-        sys.stdout.write(prompt)
+    console.answer(Prompt(prompt), [Verbatim(prompt.removesuffix("\n"))])
 
 
 def _add_agent(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +115,7 @@ def _show_matches(found: list[Match], paint: Paint) -> Iterator[Line]:
     if rows:
         yield Table(["score", "command", "description"], rows, wrap=True)
     else:
-        yield "No command shares a word with that; try other words."
+        yield "No command matches; try other words."
 
 
 def _show_description(found: Description, paint: Paint) -> Iterator[Line]:

@@ -51,7 +51,7 @@ class ClimptError(AppError):
 
     @classmethod
     def execution_failed(cls, command: str, stderr: str, hint: Hint = None) -> ClimptError:
-        """A command that exists gave no prompt."""
+        """A command exists but produced no prompt."""
         return cls("Execution failed", command=command, stderr=stderr, hint=hint)
 
     @classmethod
@@ -67,7 +67,7 @@ class ClimptError(AppError):
 
 
 class RenderError(Exception):
-    """Why a command gave no prompt, before it is known how the caller named the command."""
+    """Why a command produced no prompt, before it is known how the caller named the command."""
 
     def __init__(self, message: str, hint: Hint = None) -> None:
         super().__init__(message)

@@ -31,7 +31,7 @@ _KNOWN_FLAGS = "--edition=, --adaptation=, --from=, --destination=, --uv-<name>=
 
 @dataclass(frozen=True)
 class Options:
-    """What a caller asked for; None where nothing was said."""
+    """The options that a caller gave; None where one was left out."""
 
     edition: str | None = None
     adaptation: str | None = None
@@ -78,7 +78,7 @@ Pair = tuple[str, str]
 
 
 def _from_object(given: Mapping[Any, Any]) -> Iterator[Pair | Problem]:
-    """Pairs of an object; null, false and empty text mean that nothing was said."""
+    """Pairs of an object; null, false and empty text count as left out."""
     for key, value in given.items():
         name = "file" if key == "from" else str(key)
         if value is None or value is False or value == "":
@@ -88,7 +88,7 @@ def _from_object(given: Mapping[Any, Any]) -> Iterator[Pair | Problem]:
         elif name.startswith("uv-"):
             yield _variable(name, value)
         elif name not in _NAMES:
-            yield _wrong(name, f"no such option; there are {_KNOWN}")
+            yield _wrong(name, f"unknown option; use one of {_KNOWN}")
         elif not isinstance(value, str):
             yield _wrong(name, "must be text")
         else:
@@ -126,7 +126,7 @@ def _from_argument(item: Any) -> Pair | Problem:
     if flag.startswith("--uv-"):
         return _variable(flag[2:], value)
     if flag not in _FLAGS:
-        return _wrong(flag[:80], f"no such option; there are {_KNOWN_FLAGS}")
+        return _wrong(flag[:80], f"unknown option; use one of {_KNOWN_FLAGS}")
     return _FLAGS[flag], value
 
 

@@ -25,8 +25,8 @@ class PatternError(ValueError):
 def matches(pattern: str, name: str) -> bool:
     """Whether a pattern is found in a name. Raises `PatternError`.
 
-    A pattern that may take for ever does so in a process of its own: inside this one it would stop
-    every other call.
+    A pattern that may never finish runs in a process of its own: in this one it would block every
+    other call.
     """
     if _NAMES.fullmatch(pattern):
         try:

@@ -34,7 +34,7 @@ _INIT_HINT = Action.command("climpt", "init", text="`{}` puts an example there")
 
 
 class UnusableFileError(ValueError):
-    """A file that is there but must not or cannot be read; the message says why."""
+    """A file that exists but must not or cannot be read; the message says why."""
 
 
 @dataclass(frozen=True)

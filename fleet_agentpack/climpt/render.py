@@ -72,7 +72,7 @@ def _template(profile: Profile, request: PromptRequest) -> tuple[Path, str]:
     there = sorted(file.name for file in folder.glob("f_*.md"))
     raise RenderError(
         f"Template not found: tried {', '.join(names)} in {_shown(profile, folder)}",
-        f"there are {', '.join(there)}" if there else "the folder has no template",
+        f"available: {', '.join(there)}" if there else "the folder has no template",
     )
 
 

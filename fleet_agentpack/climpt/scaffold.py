@@ -16,7 +16,7 @@ REGISTRY = f"{FOLDER}/climpt/registry.json"
 
 
 def init(project: Path) -> Initialised:
-    """Write the example's files that are missing; never changes one that is there.
+    """Write the example's missing files; never changes an existing one.
 
     Raises `ClimptError`, with nothing written, when the project has a registry of its own.
     """

@@ -31,9 +31,11 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `connect`."""
     parser.add_argument("client", choices=CLIENTS, help="the MCP client on this machine")
     parser.add_argument("--print", action="store_true", help="print what to do; write nothing")
-    parser.add_argument("--remove", action="store_true", help="take the entry out again")
+    parser.add_argument("--remove", action="store_true", help="remove the entry")
     parser.add_argument("--all", action="store_true", help="serve every tool, whatever the client")
-    parser.add_argument("--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve a part only")
+    parser.add_argument(
+        "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
+    )
     parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
     parser.add_argument("--name", default="agentpack", help="name of the entry (%(default)s)")
     parser.add_argument(

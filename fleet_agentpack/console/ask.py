@@ -7,17 +7,19 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
+from fleet_agentpack.console.text import printable
+
 Refusal = Callable[[str], Exception]
 
 
 def is_attended() -> bool:
-    """Whether somebody sits at standard input."""
+    """Whether standard input is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def ask(question: str, stream: TextIO | None = None) -> bool:
     """Ask on standard output, or another stream; only yes is yes, and an empty answer is no."""
-    print(f"{question} [y/N] ", end="", file=stream, flush=True)
+    print(f"{printable(question)} [y/N] ", end="", file=stream, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

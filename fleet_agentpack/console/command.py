@@ -112,5 +112,6 @@ def _subcommands(
 
 
 def _warnings_of(result: object) -> Iterable[str]:
-    found = result.get("warnings") if isinstance(result, dict) else getattr(result, "warnings", ())
-    return found if isinstance(found, list | tuple) else ()
+    """What a result warns of; the findings of a validation are its answer, and no text."""
+    found = getattr(result, "warnings", ())
+    return [each for each in found if isinstance(each, str)] if isinstance(found, tuple) else []

@@ -16,15 +16,15 @@ _CODES = {
     "blue": "34",
     "cyan": "36",
 }
-# Control characters, and those that turn the direction or break the line of the text around them.
+# Control characters, and those that change the direction of text or break its lines.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 Text = str | tuple[str, ...]  # the parts of a tuple stand side by side, a space between them
 
 
-class Painted(str):
-    """Text in colour: its only control characters are the colour's own."""
+class Verbatim(str):
+    """Text that is printed as it is: in our own colours, or what the person asked for unchanged."""
 
     __slots__ = ()
 
@@ -47,13 +47,13 @@ class Paint:
         shown = printable(text)
         if not self.enabled or not styles:
             return shown
-        return Painted(f"\x1b[{';'.join(_CODES[style] for style in styles)}m{shown}\x1b[0m")
+        return Verbatim(f"\x1b[{';'.join(_CODES[style] for style in styles)}m{shown}\x1b[0m")
 
 
 def printable(text: Text) -> str:
-    """Text from outside with its control characters made visible; painted text as it is."""
+    """Text from outside with its control characters made visible."""
     if isinstance(text, tuple):
         return " ".join(map(printable, text))
-    if isinstance(text, Painted):
+    if isinstance(text, Verbatim):
         return text
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)

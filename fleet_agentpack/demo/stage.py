@@ -119,8 +119,8 @@ async def staged(console: Console) -> AsyncIterator[Stage]:
                 yield Stage(home, client, console)
         except StoryError:
             raise
-        except Exception as error:  # such as a server that went away: its own words tell why
-            raise StoryError("\n".join([f"the server: {error}", *_last_words(log)])) from error
+        except Exception as error:  # such as a server that ended: its log says why
+            raise StoryError("\n".join([f"the server: {error}", *_log_tail(log)])) from error
     if home.exists():
         raise StoryError(f"{home} could not be removed; remove it yourself")
 
@@ -139,7 +139,7 @@ def _scratch_home() -> Iterator[Path]:
         raise StoryError(f"no scratch home: {error}; set TMPDIR to a directory of yours") from error
 
 
-def _last_words(log: Path) -> list[str]:
+def _log_tail(log: Path) -> list[str]:
     if not log.exists():
         return []
     return log.read_text(encoding="utf-8", errors="replace").splitlines()[-10:]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import DriftCounts, NextAction
-from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit.actions import PROGRAM, Action
 
 

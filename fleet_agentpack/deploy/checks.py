@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.service import open_service
-from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit.checks import Check, failure
 from fleet_agentpack.settings import Settings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -108,15 +109,18 @@ class Project:
 
 
 def git(
-    home: Home, cwd: Path | str, *arguments: str, timeout_s: float = 60.0, stdin: bytes = b""
+    home: Home, cwd: Path | str, *arguments: str, timeout_s: float = 60.0, ceiling: str = ""
 ) -> process.Completed:
-    """Run git without prompts. Raises `DeployError` when git is not installed."""
+    """Run git without prompts; it looks for a repository below the ceiling only, if one is given.
+
+    Raises `DeployError` when git is not installed.
+    """
     environ = {name: value for name, value in home.environ.items() if name not in _GIT_OWN}
     environ |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    if ceiling:
+        environ["GIT_CEILING_DIRECTORIES"] = os.path.realpath(ceiling)
     try:
-        return process.run(
-            ["git", *arguments], cwd=Path(cwd), env=environ, timeout_s=timeout_s, stdin=stdin
-        )
+        return process.run(["git", *arguments], cwd=Path(cwd), env=environ, timeout_s=timeout_s)
     except FileNotFoundError as error:
         if not Path(cwd).is_dir():
             raise DeployError.io(cwd, error, "enter") from error
@@ -173,36 +177,18 @@ def normal_origin(url: str) -> str:
     while text.endswith(".git"):
         text = text[: -len(".git")]
     if text.startswith("git@"):
-        text = text[len("git@") :].replace(":", "/")
-    else:
-        text = (
-            text.removeprefix("https://")
-            if text.startswith("https://")
-            else (text.removeprefix("http://"))
-        )
-    return text.lower()
+        return text.removeprefix("git@").replace(":", "/").lower()
+    return re.sub(r"\Ahttps?://", "", text).lower()
 
 
 def machine_id(home: Home, given: str | None = None) -> str:
     """The name under which this machine's overlays are kept."""
-    candidates = [
-        given or "",
-        home.environ.get("AGENTPACK_MACHINE_ID", ""),
-        home.environ.get("HOSTNAME", ""),
-        home.environ.get("COMPUTERNAME", ""),
-    ]
-    for candidate in candidates:
-        if name := normal_machine(candidate):
-            return name
-    return normal_machine(socket.gethostname()) or "unknown"
+    variables = ("AGENTPACK_MACHINE_ID", "HOSTNAME", "COMPUTERNAME")
+    candidates = [given or "", *(home.environ.get(name, "") for name in variables)]
+    names = map(normal_machine, [*candidates, socket.gethostname()])
+    return next(filter(None, names), "unknown")
 
 
 def normal_machine(text: str) -> str:
     """A machine's name as a directory name: other characters become single dashes."""
-    kept: list[str] = []
-    for char in text.strip().lower():
-        if (char.isascii() and char.isalnum()) or char in "-_":
-            kept.append(char)
-        elif not kept or kept[-1] != "-":
-            kept.append("-")
-    return "".join(kept).strip("-")
+    return re.sub(r"-?[^a-z0-9_-]+", "-", text.strip().lower()).strip("-")

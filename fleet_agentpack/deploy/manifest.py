@@ -87,6 +87,7 @@ class Manifest:
     """A whole, checked `agentpack.yaml`."""
 
     path: Path
+    version: int
     profiles: Mapping[str, Profile]
     targets: Mapping[str, TargetConfig]
     modules: tuple[Module, ...]
@@ -155,13 +156,7 @@ def _read(path: Path) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class _Draft:
-    version: int
-    manifest: Manifest
-
-
-def _parse(path: Path, text: str) -> _Draft:
+def _parse(path: Path, text: str) -> Manifest:
     try:
         root = Fields(yaml12.compose(text), "")
         version = root.number("version")
@@ -178,7 +173,7 @@ def _parse(path: Path, text: str) -> _Draft:
         ]
     except (FieldError, yaml12.YamlError) as error:
         raise _invalid(path, str(error)) from error
-    return _Draft(version, Manifest(path, profiles, targets, tuple(modules)))
+    return Manifest(path, version, profiles, targets, tuple(modules))
 
 
 def _profile(fields: Fields) -> Profile:
@@ -233,13 +228,12 @@ def _choice(fields: Fields, name: str, allowed: Sequence[str]) -> str:
     return value
 
 
-def _check(draft: _Draft, known: Sequence[str], project_only: Sequence[str]) -> Manifest:
-    manifest = draft.manifest
-    if draft.version not in SUPPORTED_VERSIONS:
+def _check(manifest: Manifest, known: Sequence[str], project_only: Sequence[str]) -> Manifest:
+    if manifest.version not in SUPPORTED_VERSIONS:
         raise DeployError(
             "E_CONFIG_UNSUPPORTED_VERSION",
-            f"{manifest.path}: version {draft.version} is not supported, only version 1",
-            version=draft.version,
+            f"{manifest.path}: version {manifest.version} is not supported, only version 1",
+            version=manifest.version,
             supported=SUPPORTED_VERSIONS,
             path=str(manifest.path),
         )

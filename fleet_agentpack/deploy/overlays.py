@@ -60,12 +60,8 @@ class Overlays:
         """A module's overlays, lowest layer first."""
         if not any(self._names.values()):
             return []
-        found = []
-        for scope in SCOPES:
-            present = self.candidates(scope, module_id)
-            if present:
-                found.append(Overlay(scope, present[0]))
-        return found
+        present = ((scope, self.candidates(scope, module_id)) for scope in SCOPES)
+        return [Overlay(scope, directories[0]) for scope, directories in present if directories]
 
     def candidates(self, scope: str, module_id: str) -> list[str]:
         """Every existing directory that could be a module's overlay, the preferred one first."""
@@ -134,9 +130,7 @@ class Overlays:
         subject = f"overlay layout ({scope}) module {module_id}"
         present = self.candidates(scope, module_id)
         if len(present) > 1:
-            yield f"{subject}: more than one directory exists, {present[0]} is used: " + ", ".join(
-                present
-            )
+            yield f"{subject}: {present[0]} is used, not {', '.join(present[1:])}"
         for directory in present:
             if not Path(directory).is_dir():
                 yield f"{subject}: {directory} is not a directory"
@@ -188,15 +182,8 @@ class Overlays:
             place.write_bytes(tree[name].read())
             copy = Path(scratch, "change.patch")
             copy.write_bytes(patch.read())
-            done = git(
-                _outside_any_repository(self._home, scratch),
-                Path(scratch, "tree"),
-                "-c",
-                "core.autocrlf=false",
-                "apply",
-                "--whitespace=nowarn",
-                str(copy),
-            )
+            apply = ("-c", "core.autocrlf=false", "apply", "--whitespace=nowarn", str(copy))
+            done = git(self._home, Path(scratch, "tree"), *apply, ceiling=scratch)
             if done.status == 0:
                 return Blob.of(place.read_bytes(), tree[name].executable)
         raise DeployError(
@@ -306,9 +293,3 @@ def _patch_problem(tree: Tree, name: str, patch: Blob) -> str | None:
         if not words or words[0].removeprefix(prefix) != name:
             return f"the patch changes {words[0] if words else 'nothing'}, not {name}"
     return None
-
-
-def _outside_any_repository(home: Home, scratch: str) -> Home:
-    """The same home, where git does not look for a repository around a scratch directory."""
-    environ = {**home.environ, "GIT_CEILING_DIRECTORIES": os.path.realpath(scratch)}
-    return Home(home.root, home.user, home.cwd, home.cache, environ)

@@ -18,6 +18,7 @@ from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.orphans import left_behind
 from fleet_agentpack.deploy.pinning import Pinning
 from fleet_agentpack.deploy.repo_cache import RepoCache
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import (
     DeployData,
     DoctorData,
@@ -42,7 +43,7 @@ from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
 from fleet_agentpack.deploy.text_diff import text_diffs
 from fleet_agentpack.deploy.transaction import Report, Transaction, pending
 from fleet_agentpack.deploy.trees import TreeReader
-from fleet_agentpack.deploy.workspace import Request, Workspace, extras
+from fleet_agentpack.deploy.workspace import Workspace, extras
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN

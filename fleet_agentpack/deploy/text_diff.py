@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -83,9 +82,7 @@ def _ask_git(home: Home, sides: Sequence[tuple[bytes | None, bytes | None]]) -> 
                 data = pair[side]
                 if data is not None and all(_is_text(each) for each in pair):
                     (directory / str(number)).write_bytes(data)
-        ceiling = {"GIT_CEILING_DIRECTORIES": os.path.realpath(scratch)}
-        alone = Home(home.root, home.user, home.cwd, home.cache, {**home.environ, **ceiling})
-        done = git(alone, scratch, "diff", *_OPTIONS, "--", "a", "b")
+        done = git(home, scratch, "diff", *_OPTIONS, "--", "a", "b", ceiling=scratch)
     found: dict[int, list[str]] = {}
     lines: list[str] = []
     for line in done.stdout.decode("utf-8", "replace").split("\n"):

@@ -7,14 +7,15 @@ from fastmcp.dependencies import Depends
 from pydantic import Field
 
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.provider import DESTROYS, READS, DomainTools
 
 if TYPE_CHECKING:
+    from fleet_agentpack.deploy import results
     from fleet_agentpack.deploy.service import DeployService
-    from fleet_agentpack.deploy.workspace import Request
 
 Target = Literal["all", "codex", "claude_code", "cursor", "vscode"]
 Repo = Annotated[
@@ -66,12 +67,12 @@ def plan(
     target: Target = "all",
     machine: Machine = None,
     dry_run: bool = False,
-) -> Any:
+) -> "results.Envelope[results.PlanData]":
     """List the files that deploying the pack of agent instructions would create, update or delete.
 
     Call it first, then diff or deploy_apply.
     """
-    return deploy.plan(_request(repo, profile, target, machine, dry_run=dry_run))
+    return deploy.plan(Request(repo, profile, target, machine, dry_run=dry_run))
 
 
 @mcp.tool(annotations=READS)
@@ -83,9 +84,9 @@ def diff(
     target: Target = "all",
     machine: Machine = None,
     dry_run: bool = False,
-) -> Any:
+) -> "results.Envelope[results.PlanData]":
     """Show each change of the plan with its hash before and after. Then call deploy_apply."""
-    return deploy.diff(_request(repo, profile, target, machine, dry_run=dry_run))
+    return deploy.diff(Request(repo, profile, target, machine, dry_run=dry_run))
 
 
 @mcp.tool(annotations=READS)
@@ -98,25 +99,25 @@ def status(
     machine: Machine = None,
     only: Only = None,
     dry_run: bool = False,
-) -> Any:
+) -> "results.Envelope[results.StatusData]":
     """Report drift: deployed files that are missing, modified or extra.
 
     Then follow next_actions.
     """
     return deploy.status(
-        _request(repo, profile, target, machine, dry_run=dry_run, only=tuple(only or ()))
+        Request(repo, profile, target, machine, dry_run=dry_run, only=tuple(only or ()))
     )
 
 
 @mcp.tool(annotations=READS)
 def doctor(
     *, deploy: "DeployService" = Depends(mcp.service), repo: Repo = None, target: Target = "all"
-) -> Any:
+) -> "results.Envelope[results.DoctorData]":
     """Check the pack's directories, permissions, git hygiene and overlays.
 
     Call it when plan, deploy_apply or rollback fails, and do what it suggests.
     """
-    return deploy.doctor(_request(repo, "default", target, None))
+    return deploy.doctor(Request(repo, target=target))
 
 
 @mcp.tool(annotations=DESTROYS)
@@ -131,13 +132,13 @@ def deploy_apply(
     adopt: Adopt = False,
     dry_run: ForcedDryRun = False,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
-) -> Any:
+) -> "results.Envelope[results.DeployData]":
     """Write the files of the plan for Codex, Claude Code, Cursor and VS Code, all or nothing.
 
     Call plan first; rollback with the snapshot_id undoes it.
     """
     return deploy.deploy(
-        _request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt), call.report
+        Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt), call.report
     )
 
 
@@ -149,27 +150,12 @@ def rollback(
     repo: Repo = None,  # noqa: ARG001 - the contract has it; snapshots are in the home
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
-) -> Any:
+) -> "results.Envelope[results.RollbackData]":
     """Restore the deployed files of a snapshot, then call status to check.
 
     deploy_apply and agentpack://snapshots give the ids.
     """
     return deploy.rollback(to, report=call.report)
-
-
-def _request(
-    repo: str | None,
-    profile: str,
-    target: str,
-    machine: str | None,
-    *,
-    adopt: bool = False,
-    dry_run: bool = False,
-    only: tuple[str, ...] = (),
-) -> "Request":
-    from fleet_agentpack.deploy.workspace import Request
-
-    return Request(repo, profile, target, machine, adopt, dry_run, only)
 
 
 @mcp.resource("agentpack://snapshots", mime_type="application/json")

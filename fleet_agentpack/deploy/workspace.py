@@ -21,6 +21,7 @@ from fleet_agentpack.deploy.modules import ModuleFiles, Modules
 from fleet_agentpack.deploy.overlays import Overlays
 from fleet_agentpack.deploy.recorded import read_records
 from fleet_agentpack.deploy.repo_cache import KnownDesired, RepoCache
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.survey import Survey, survey
 from fleet_agentpack.deploy.targets import BY_NAME, NAMES, PROJECT_ONLY
@@ -29,19 +30,6 @@ from fleet_agentpack.deploy.trees import Tree
 from fleet_agentpack.kit.swap import TEMPORARY_PREFIX
 
 _UNSCANNED = frozenset({".git", ".agentpack"})
-
-
-@dataclass(frozen=True)
-class Request:
-    """The arguments of a command, with the contract's defaults."""
-
-    repo: str | None = None
-    profile: str = "default"
-    target: str = "all"
-    machine: str | None = None
-    adopt: bool = False
-    dry_run: bool = False
-    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""One look at every domain: what is configured, reachable, writable, installed, and what to do."""
+"""`doctor --all`: what is configured, reachable, writable and installed, and what to do."""

@@ -13,9 +13,7 @@ from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
 
 # Domain → the module whose `checks` looks at it.
-CHECKS = {domain: f"{room}.checks" for domain, room in ROOMS.items()} | {
-    "forge": "fleet_agentpack.doctor.forge_checks"
-}
+CHECKS = {domain: f"{room}.checks" for domain, room in ROOMS.items()}
 
 
 def check_everything(settings: Settings) -> list[Check]:
@@ -31,7 +29,9 @@ def package(settings: Settings) -> Iterator[Check]:
     yield Check("package", "version", "ok", f"{__version__}, Python {platform.python_version()}")
     path = settings.config_path
     there = path is not None and path.exists()
-    yield Check("package", "configuration", "ok", f"{path}" if there else f"{path} (not there)")
+    yield Check(
+        "package", "configuration", "ok", f"{path}" if there else f"{path} (does not exist)"
+    )
     for warning in settings.warnings:
         yield Check("package", "configuration", "problem", warning, "correct that file")
     places = settings.directories
@@ -48,12 +48,12 @@ def _import_and_check(module: str, settings: Settings) -> Iterable[Check]:
 
 
 def _guarded(area: str, checks: Callable[[], Iterable[Check]]) -> Iterator[Check]:
-    """Checks of which a fault becomes a line of the report."""
+    """Run checks; an unexpected error becomes a line of the report."""
     try:
         yield from checks()
     except SettingsError as error:
         yield Check(area, "configuration", "problem", str(error), "correct that file")
-    except Exception as error:  # noqa: BLE001 - such as a disk in a state that nobody thought of
+    except Exception as error:  # noqa: BLE001 - such as a disk in an unforeseen state
         detail = f"cannot be checked: {type(error).__name__}: {error}"
         advice = "make the file or directory that it names usable, or move it away"
         yield Check(area, "files", "problem", detail, advice)

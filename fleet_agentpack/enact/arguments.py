@@ -1,4 +1,4 @@
-"""A call's arguments against a tool's schema, before anything starts; paths become mounts."""
+"""Checks a call's arguments against the tool's schema; paths become mounts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fleet_agentpack.kit.errors import Problem
 from fleet_agentpack.kit.paths import expand_home
 
 MOST_PROBLEMS = 10
-_UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")  # no argument of a program can have these
+_UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")  # a program's arguments cannot contain these
 _KERNEL_PATHS = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or directory of the user that a tool may see at the same path."""
+    """A file or directory of the user that the tool sees at the same path."""
 
     path: Path
     writable: bool = False
@@ -73,7 +73,7 @@ def writes(schema: Mapping[str, Any]) -> bool:
 
 
 def _unknown(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[Problem]:
-    """Arguments that the schema does not name, unless it says that it takes others too."""
+    """Arguments that the schema does not name, unless it accepts others."""
     if any(key in schema for key in ("additionalProperties", "patternProperties", "$ref", "allOf")):
         return []
     known = schema.get("properties") or {}
@@ -82,7 +82,7 @@ def _unknown(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[Proble
 
 def _unusable(values: Mapping[str, Any]) -> list[Problem]:
     return [
-        Problem(name, "value", "must not contain a NUL character or half of a character")
+        Problem(name, "value", "must not contain a NUL character or a lone surrogate")
         for name, value in values.items()
         if _UNUSABLE.search(text_of(value))
     ]
@@ -91,7 +91,7 @@ def _unusable(values: Mapping[str, Any]) -> list[Problem]:
 def _resolve(
     name: str, rule: Mapping[str, Any], value: Any, rules: PathRules
 ) -> tuple[object, list[Mount]]:
-    """A value with its paths made absolute, and the mounts that these need."""
+    """A value with its paths made absolute, and the mounts they need."""
     items = rule.get("items")
     if isinstance(value, list) and isinstance(items, Mapping):
         resolved = [_resolve(name, items, each, rules) for each in value]
@@ -115,7 +115,7 @@ def _mount(name: str, rule: Mapping[str, Any], value: str, rules: PathRules) -> 
     if kind == "file-path" and not path.is_file():
         raise _bad(name, f"{value[:200]} is not a file")
     if path == Path("/") or any(path.is_relative_to(each) for each in _KERNEL_PATHS):
-        raise _bad(name, f"{value[:200]} cannot be given to a tool")
+        raise _bad(name, f"{value[:200]} cannot be passed to a tool")
     writable = _is_writable(rule) and path.is_dir()
     if writable and _holds_more_than_work(path, rules):
         raise _bad(name, f"{value[:200]} cannot be made writable: choose a directory inside it")

@@ -98,10 +98,10 @@ def unpack(data: bytes) -> Package:
         with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for path, packed in _members(archive):
                 if path in files:
-                    raise BundleError(f"{path!r} is there twice")
+                    raise BundleError(f"it contains {path!r} twice")
                 files[path] = packed
     except (tarfile.TarError, EOFError, zlib.error, OSError, RecursionError) as error:
-        raise BundleError(f"it is not a whole gzip tar archive ({error})") from error
+        raise BundleError(f"it is not a complete gzip tar archive ({error})") from error
     except (ValueError, OverflowError, MemoryError) as error:
         if isinstance(error, BundleError):
             raise
@@ -123,7 +123,7 @@ def pack(root: Path) -> bytes:
 
 
 def tree_records(root: Path) -> dict[str, FileRecord]:
-    """The hash of every file below a directory. Raises `BundleError` for links and the like."""
+    """The hash of every file in a directory tree. Raises `BundleError` for links and devices."""
     records = {}
     for path, file, executable in _walk(root, hidden=True):
         with file.open("rb") as stream:
@@ -153,7 +153,7 @@ def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, PackedFile]]:
         reader = archive.extractfile(member)
         content = reader.read() if reader else b""
         if len(content) != member.size:
-            raise BundleError(f"{path} is cut short")
+            raise BundleError(f"{path} is truncated")
         yield path, PackedFile(content, bool(member.mode & 0o100))
 
 
@@ -172,7 +172,7 @@ def _refuse_clashes(files: Mapping[str, PackedFile]) -> None:
     for path in files:
         key = path.casefold()
         if key in folded:
-            raise BundleError(f"{path!r} is there twice, in other letters")
+            raise BundleError(f"it contains {path!r} twice, differing only in case")
         folded.add(key)
     for path in folded:
         parent = path.rpartition("/")[0]
@@ -202,7 +202,7 @@ def _walk(root: Path, *, hidden: bool) -> Iterator[tuple[str, Path, bool]]:
 
 
 class _Bounded(io.RawIOBase):
-    """A reader that refuses to give more than a limit, whatever an archive expands to."""
+    """A reader that stops at a limit, whatever an archive expands to."""
 
     def __init__(self, stream: io.BufferedIOBase, limit: int) -> None:
         super().__init__()

@@ -5,52 +5,54 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, TypeVar
 
-from fleet_agentpack.console.terminal import Paint, printable, table
+from fleet_agentpack.console.command import Commands, Console, Handler, Line
+from fleet_agentpack.console.table import Table
 from fleet_agentpack.enact import results
-from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable, to_text
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.kit.results import UNKNOWN
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.service import EnactService
 
 R = TypeVar("R")
-Show = Callable[[R, Paint], None]
 Work = Callable[["EnactService", argparse.Namespace], R]
+Show = Callable[[R, Console], Iterable[Line]]
 
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:
     """Add the arguments of `tool` or `mcp`."""
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands = Commands(parser)
     if name == "tool":
         _add_tool_commands(commands)
     else:
         _add_mcp_commands(commands)
 
 
-def _add_tool_commands(commands: Any) -> None:
-    search = _leaf(commands, "search", "find tools", _search, _show_hits)
-    search.add_argument("query", nargs="+", help="words to look for")
-    search.add_argument("--limit", type=int, default=10, help="most results (%(default)s)")
+def _add_tool_commands(commands: Commands) -> None:
+    search = commands.add("search", "find tools", _runs(_search, _hits))
+    search.add_argument("query", nargs="+", help="words to search for")
+    limit = "maximum number of results (default: %(default)s)"
+    search.add_argument("--limit", type=int, default=10, help=limit)
 
-    learn = _leaf(commands, "learn", "read a tool's documentation", _learn, _show_documentation)
+    learn = commands.add("learn", "read a tool's documentation", _runs(_learn, _documentation))
     learn.add_argument("tool", help="owner/tool or owner/tool@version")
 
-    install = _leaf(commands, "install", "install a tool", _install, _show_message)
-    install.add_argument("tool", nargs="?", help="left out with --project: all that it pins")
-    _add_project(install, "pin it in .enact/tools.json of this directory instead")
+    install = commands.add("install", "install a tool", _runs(_install, _message))
+    which = "owner/tool or owner/tool@version; with --project, all that it pins if left out"
+    install.add_argument("tool", nargs="?", help=which)
+    _add_project(install, "pin it in this directory's .enact/tools.json instead")
 
-    uninstall = _leaf(commands, "uninstall", "remove a tool", _uninstall, _show_message)
+    uninstall = commands.add("uninstall", "remove a tool", _runs(_uninstall, _message))
     uninstall.add_argument("tool")
-    _add_project(uninstall, "take it out of .enact/tools.json of this directory")
+    _add_project(uninstall, "remove it from this directory's .enact/tools.json")
 
-    listing = _leaf(commands, "list", "what is installed", _list, _show_installed)
-    _add_project(listing, "what .enact/tools.json of this directory pins")
+    listing = commands.add("list", "list what is installed", _runs(_list, _installed))
+    _add_project(listing, "list what this directory's .enact/tools.json pins")
 
-    run = _leaf(commands, "run", "run a tool", _run, _show_output)
+    run = commands.add("run", "run a tool", _runs(_run, _output))
     run.add_argument("tool", help="owner/tool, owner/tool@version or owner/tool:script")
     run.add_argument("--args", default="{}", metavar="JSON", help="its arguments as a JSON object")
     run.add_argument(
@@ -58,58 +60,43 @@ def _add_tool_commands(commands: Any) -> None:
     )
 
 
-def _add_mcp_commands(commands: Any) -> None:
-    _leaf(commands, "toolsets", "list the toolsets", lambda s, _: s.toolsets.list(), _show_toolsets)
-    use = _leaf(commands, "use", "show clients one toolset, or everything", _use, _show_message)
+def _add_mcp_commands(commands: Commands) -> None:
+    listing = _runs(lambda service, _: service.toolsets.list(), _toolsets)
+    commands.add("toolsets", "list the toolsets", listing)
+    use = commands.add("use", "show clients one toolset, or everything", _runs(_use, _message))
     chosen = use.add_mutually_exclusive_group(required=True)
     chosen.add_argument("name", nargs="?", help="the toolset")
     chosen.add_argument("--all", action="store_true", help="every installed tool")
 
-    toolset = commands.add_parser("toolset", help="create and change toolsets")
-    actions = toolset.add_subparsers(metavar="ACTION", required=True)
-    changes: list[tuple[str, str, Work[results.ToolsetChange]]] = [
-        ("create", "a toolset of all installed tools", lambda s, o: s.toolsets.create(o.name)),
-        ("delete", "delete a toolset; the tools stay", lambda s, o: s.toolsets.delete(o.name)),
-        ("add", "add a tool to a toolset", lambda s, o: s.toolsets.add(o.name, o.tool)),
-        ("remove", "take a tool out of it", lambda s, o: s.toolsets.remove(o.name, o.tool)),
-    ]
-    for action, text, work in changes:
-        leaf = _leaf(actions, action, text, work, _show_message)
+    changes: dict[str, tuple[str, Work[results.ToolsetChange]]] = {
+        "create": ("create one of all installed tools", lambda s, o: s.toolsets.create(o.name)),
+        "delete": ("delete a toolset; the tools stay", lambda s, o: s.toolsets.delete(o.name)),
+        "add": ("add a tool to a toolset", lambda s, o: s.toolsets.add(o.name, o.tool)),
+        "remove": ("remove a tool from one", lambda s, o: s.toolsets.remove(o.name, o.tool)),
+    }
+    for action, (text, work) in changes.items():
+        leaf = commands.add(f"toolset {action}", text, _runs(work, _message))
         leaf.add_argument("name")
         if action in ("add", "remove"):
             leaf.add_argument("tool")
-
-
-def _leaf(
-    commands: Any, name: str, text: str, work: Work[R], show: Show[R]
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(handler=partial(_handle, work, show))
-    return parser
 
 
 def _add_project(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--project", action="store_true", help=text)
 
 
-def _handle(work: Work[R], show: Show[R], options: argparse.Namespace, settings: Settings) -> int:
-    from fleet_agentpack.enact.service import EnactService
-    from fleet_agentpack.enact.settings import EnactSettings
+def _runs(work: Work[R], show: Show[R]) -> Handler:
+    """A command that does the work with a service of its own and shows the result."""
 
-    service = EnactService(EnactSettings.of(settings))
-    try:
-        result = work(service, options)
-    finally:
-        service.close()
-    if options.json:
-        print(to_text(jsonable(result)))
-        return 0
-    show(result, Paint.for_stream(sys.stdout, settings.environ))
-    warnings = getattr(result, "warnings", UNKNOWN)
-    for warning in () if warnings is UNKNOWN else warnings:
-        sys.stderr.write(f"warning: {printable(warning)}\n")
-    return 0
+    def run(console: Console) -> None:
+        from fleet_agentpack.enact.service import EnactService
+        from fleet_agentpack.enact.settings import EnactSettings
+
+        with closing(EnactService(EnactSettings.of(console.settings))) as service:
+            result = work(service, console.arguments)
+        console.answer(result, show(result, console))
+
+    return run
 
 
 def _search(service: EnactService, options: argparse.Namespace) -> results.SearchResult:
@@ -142,6 +129,10 @@ def _run(service: EnactService, options: argparse.Namespace) -> results.RunResul
     return service.run(options.tool, _arguments(options))
 
 
+def _use(service: EnactService, options: argparse.Namespace) -> results.ToolsetInUse:
+    return service.toolsets.use(None if options.all else options.name)
+
+
 def _arguments(options: argparse.Namespace) -> dict[str, object]:
     from fleet_agentpack.enact.errors import EnactError
 
@@ -160,52 +151,51 @@ def _arguments(options: argparse.Namespace) -> dict[str, object]:
 
 
 def _value(text: str) -> object:
-    """JSON where it is JSON, else the text itself."""
+    """The value of valid JSON, otherwise the text itself."""
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _use(service: EnactService, options: argparse.Namespace) -> results.ToolsetInUse:
-    return service.toolsets.use(None if options.all else options.name)
-
-
-def _show_hits(found: results.SearchResult, paint: Paint) -> None:
+def _hits(found: results.SearchResult, _: Console) -> Iterable[Line]:
     rows = [
-        [hit.name, "" if hit.version is UNKNOWN else hit.version, printable(hit.description)]
+        [hit.name, "" if hit.version is UNKNOWN else hit.version, hit.description]
         for hit in found.results
     ]
-    print(table(["TOOL", "VERSION", "DESCRIPTION"], rows, paint) if rows else "No tools found.")
+    yield Table(["tool", "version", "description"], rows) if rows else "No tools found."
 
 
-def _show_documentation(learned: results.LearnResult, _paint: Paint) -> None:
-    print(printable(learned.documentation))
+def _documentation(learned: results.LearnResult, _: Console) -> Iterable[Line]:
+    yield learned.documentation
 
 
-def _show_message(
-    changed: results.ChangeResult | results.ToolsetInUse | results.ToolsetChange, paint: Paint
-) -> None:
-    print(paint("✓", "green"), changed.message)
+def _message(
+    changed: results.ChangeResult | results.ToolsetInUse | results.ToolsetChange, console: Console
+) -> Iterable[Line]:
+    yield console.paint("✓", "green"), changed.message
 
 
-def _show_installed(listed: results.ToolList, paint: Paint) -> None:
-    rows = [[each.name, each.version, _joined(each.mcp_tools) or "-"] for each in listed.tools]
-    print(table(["TOOL", "VERSION", "MCP TOOLS"], rows, paint) if rows else "Nothing is installed.")
+def _installed(listed: results.ToolList, _: Console) -> Iterable[Line]:
+    rows = [
+        [each.name, each.version, ", ".join(() if each.mcp_tools is UNKNOWN else each.mcp_tools)]
+        for each in listed.tools
+    ]
+    shown = Table(["tool", "version", "mcp tools"], [[*row[:2], row[2] or "-"] for row in rows])
+    yield shown if rows else "Nothing is installed."
 
 
-def _joined(names: Maybe[tuple[str, ...]]) -> str:
-    return "" if names is UNKNOWN else ", ".join(names)
-
-
-def _show_output(ran: results.RunResult, _paint: Paint) -> None:
+def _output(ran: results.RunResult, _: Console) -> Iterable[Line]:
     output = ran.output
     text = output if isinstance(output, str) else json.dumps(output, indent=2, ensure_ascii=False)
+    # As it is, control characters and all: it may be meant for another program.
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    yield from ()
 
 
-def _show_toolsets(toolsets: Sequence[results.Toolset], paint: Paint) -> None:
+def _toolsets(toolsets: Sequence[results.Toolset], _: Console) -> Iterable[Line]:
     rows = [
-        [("→ " if each.isActive else "  ") + each.name, ", ".join(each.tools)] for each in toolsets
+        [f"→ {each.name}" if each.isActive else each.name, ", ".join(each.tools)]
+        for each in toolsets
     ]
-    print(table(["  TOOLSET", "TOOLS"], rows, paint) if rows else "There are no toolsets.")
+    yield Table(["toolset", "tools"], rows) if rows else "There are no toolsets."

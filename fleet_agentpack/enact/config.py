@@ -1,7 +1,7 @@
-"""`~/.enact/config.yaml`: trust, registry and execution; a value nobody knows is never a default.
+"""`~/.enact/config.yaml`: trust, registry and execution; an unknown value is never a default.
 
-A section that cannot be used is remembered as an error and raised to whoever asks for it, so that
-a mistake in one section stops only the calls that need it.
+A section that cannot be used is kept as an error and raised when it is asked for, so a mistake in
+one section stops only the calls that need it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULT_SEARCH_TTL_S = 300.0
 LARGEST_CONFIG = 1024 * 1024
 
 T = TypeVar("T")
-_Texts = Annotated[tuple[str, ...], Rule("a list of texts")] | None
+_Texts = Annotated[tuple[str, ...], Rule("a list of strings")] | None
 _Policy = Annotated[
     Literal["require_attestation", "require_audit", "prompt", "allow"],
     Rule("one of require_attestation, prompt, allow"),
@@ -43,7 +43,7 @@ _Backend = Annotated[
 
 @dataclass(frozen=True)
 class TrustConfig:
-    """Who is believed, and how many of them a tool needs."""
+    """Which auditors are trusted, and how many a tool needs."""
 
     policy: str = "require_attestation"
     minimum: int = 1
@@ -52,7 +52,7 @@ class TrustConfig:
 
     @property
     def requires_attestations(self) -> bool:
-        """Whether a tool without enough attestations is refused; nobody can be asked here."""
+        """Whether a tool without enough attestations is refused; there is no one to prompt."""
         return self.policy != "allow"
 
 
@@ -77,7 +77,7 @@ class ExecutionConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """The file as a whole; each section is there or says why it is not."""
+    """The whole file; each section is a value or the error that makes it unusable."""
 
     path: Path
     trust_section: TrustConfig | EnactError = field(default_factory=TrustConfig)
@@ -163,7 +163,7 @@ def _section(
 @dataclass(frozen=True)
 class _Trust:
     policy: _Policy | None = None
-    require_signatures: Any = None  # an older form of `policy`, if it is true or false
+    require_signatures: Any = None  # an older form of `policy`; only true and false count
     minimum_attestations: Count = 1
     trusted_auditors: _Texts = None
     auditors: _Texts = None

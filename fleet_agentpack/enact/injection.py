@@ -1,4 +1,4 @@
-"""Which parts of a command are read as code, or choose the program that runs."""
+"""Which parts of a command are run as code, or choose the program to run."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ _INTERPRETER = re.compile(
     _FOLDER + r"(?:(?:ba|da|z|k|a)?sh|busybox|env|xargs|su|python[0-9.]*|node|deno|bun|perl|ruby"
     r"|php|lua|Rscript)\Z"
 )
-_SCRIPTED = re.compile(_FOLDER + r"(?:[gmn]?awk|g?sed)\Z")  # the first plain word is their program
+_SCRIPTED = re.compile(_FOLDER + r"(?:[gmn]?awk|g?sed)\Z")  # their program is the first plain word
 _CODE_FLAG = re.compile(r"-[a-zA-Z]*[ceprE]\Z|--(?:eval|command|print)\Z")
 _CODE_WITH_FLAG = re.compile(r"-[a-zA-Z]*[ceprE]|--(?:eval|command|print)=")
-_VALUE_FLAGS = ("-v", "-F", "-l")  # of awk and sed: the next word is no program
-_PLAIN_FLAG = re.compile(r"-[uBSsO]+\Z")  # of interpreters: the next word is no value of theirs
+_VALUE_FLAGS = ("-v", "-F", "-l")  # of awk and sed: the next word is a value, not the program
+_PLAIN_FLAG = re.compile(r"-[uBSsO]+\Z")  # of interpreters: takes no value
 _REREADS = ("eval", "source", ".", "trap", "let")
 _STARTS = ("env", "xargs", "exec", "command", "nohup", "nice", "time", "sudo", "busybox")
 
 _PROGRAM_PLACE = re.compile(
     r"(?:[;&|(`{!\n]|\b(?:then|do|else|if|while|until)\s)\s*[\"']?(\$\{[^}]*\})"
 )
-# Bash evaluates what stands here again, subscripts with `$(…)` and all.
+# Bash evaluates these once more, including `$(…)` in subscripts.
 _ARITHMETIC = re.compile(r"\(\(.*?(?:\)\)|\Z)|\[\[.*?(?:\]\]|\Z)|[\w$]\[.*?(?:\]|\Z)", re.DOTALL)
 
 
 def in_words(words: Sequence[str]) -> Iterator[str]:
-    """The words of an argument list that name a program or are code to one of the others."""
+    """The words of an argument list that name a program or are code for one."""
     yield words[0]
     interpreting = scripted = reread = False
     for place, word in enumerate(words[1:], 1):

@@ -1,4 +1,4 @@
-"""The manifest of a tool package: which file it is, what it may say, what it asks to run."""
+"""The manifest of a tool: which file it is, what it may declare, which commands it has."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ManifestError(ValueError):
 
 
 class Files(Protocol):
-    """The files of a package, by their relative path; None for one that is not there."""
+    """The files of a package, by relative path; None for one that does not exist."""
 
     def read(self, path: str) -> bytes | None:
         """The content of one file."""
@@ -62,7 +62,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Script:
-    """One command of a tool with the schemas of what goes in and what comes out."""
+    """One command of a tool, with the schemas of its input and output."""
 
     name: str | None  # None: the tool's own `command`
     command: str
@@ -84,7 +84,7 @@ class Manifest:
     scripts: Mapping[str, Script] = field(default_factory=dict)
     image: str | None = None
     network: bool = False
-    stdin_json: bool = False  # whether the arguments also go to standard input, as JSON
+    stdin_json: bool = False  # whether the arguments are also sent to standard input, as JSON
     timeout_s: float | None = None
     variables: tuple[Variable, ...] = ()
     annotations: Annotations = field(default_factory=dict)
@@ -123,7 +123,7 @@ def load(files: Files) -> Manifest:
                 raise ManifestError(f"{name} has no header between --- lines")
             return parse(header, body)
         return parse(_yaml(name, _decode(name, content)), "")
-    raise ManifestError(f"no manifest found; a tool has one of {', '.join(MANIFEST_FILES)}")
+    raise ManifestError(f"no manifest found; a tool needs one of {', '.join(MANIFEST_FILES)}")
 
 
 def parse(data: Mapping[str, object], body: str = "") -> Manifest:
@@ -154,7 +154,7 @@ def parse(data: Mapping[str, object], body: str = "") -> Manifest:
         tags=_strings(data, "tags"),
         license=_string(data, "license") or None,
         warnings=tuple(
-            f"{name}: its {key} commands are never run here"
+            f"{name}: its {key} commands are never run"
             for key in ("build", "hooks")
             if data.get(key)
         ),
@@ -210,14 +210,14 @@ def _string(data: Mapping[str, object], key: str, *, required: bool = False) -> 
             raise ManifestError(f"{key} is missing")
         return ""
     if not isinstance(value, str):
-        raise ManifestError(f"{key} must be text")
+        raise ManifestError(f"{key} must be a string")
     return value
 
 
 def _strings(data: Mapping[str, object], key: str) -> tuple[str, ...]:
     value = data.get(key) or []
     if not isinstance(value, list):
-        raise ManifestError(f"{key} must be a list of texts")
+        raise ManifestError(f"{key} must be a list of strings")
     return tuple(str(item) for item in value)
 
 
@@ -231,7 +231,7 @@ def _flag(data: Mapping[str, object], key: str) -> bool:
 def _version(data: Mapping[str, object]) -> str | None:
     text = _string(data, "version")
     if text and not names.is_version(text):
-        raise ManifestError(f"version {text[:40]!r} is not semantic (1.2.3)")
+        raise ManifestError(f"version {text[:40]!r} is not a semantic version such as 1.2.3")
     return text or None
 
 
@@ -258,7 +258,7 @@ def _variable(name: object, entry: object) -> Variable:
     if not isinstance(name, str) or not _VARIABLE.match(name):
         raise ManifestError(f"env: {name!r} is not the name of a variable")
     if _FORBIDDEN_VARIABLES.match(name):
-        raise ManifestError(f"env: a tool may not ask for {name}")
+        raise ManifestError(f"env: a tool must not ask for {name}")
     if not isinstance(entry, dict) or not _string(entry, "description"):
         raise ManifestError(f"env.{name} needs a description")
     default = entry.get("default")
@@ -293,7 +293,9 @@ def _schema(data: Mapping[str, object], key: str, fallback: Schema | None = None
         raise ManifestError("inputSchema must describe an object")
     for name, rule in _properties(value).items():
         if isinstance(rule, dict) and "default" in rule and _takes_path(rule):
-            raise ManifestError(f"{name}: only the caller says which file, so it has no default")
+            raise ManifestError(
+                f"{name}: a path must not have a default; only the caller names files"
+            )
     return {"type": "object", **value}
 
 
@@ -311,7 +313,7 @@ def _takes_path(rule: Mapping[str, object]) -> bool:
 
 @dataclass(frozen=True)
 class _Inherited:
-    """What a script takes from its tool where it says nothing itself."""
+    """What a script inherits from its tool unless it declares its own."""
 
     description: str
     annotations: Annotations
@@ -374,7 +376,7 @@ def _check_command(command: str, schema: Mapping[str, object]) -> None:
 
 
 def _inferred(command: str) -> Schema:
-    """The schema of a command without one: every placeholder is a text that must be given."""
+    """The schema of a command without one: every placeholder is a required string."""
     found = template.parameters(command)
     schema: Schema = {
         "type": "object",

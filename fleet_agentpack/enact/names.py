@@ -24,7 +24,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True)
 class Reference:
-    """Which tool, and perhaps which version and which of its scripts."""
+    """A tool by name, optionally with a version and one of its scripts."""
 
     name: str
     version: str | None = None
@@ -64,13 +64,13 @@ def check_version(text: str, field: str = "version") -> str:
 
 
 def parse(text: str, version: str | None = None) -> Reference:
-    """Read `owner/tool`, with `@version` and `:script` behind it. Raises `EnactError`."""
+    """Read `owner/tool`, optionally with `@version` and `:script`. Raises `EnactError`."""
     match = _REFERENCE.match(text)
     name = match["name"] if match else ""
     if not match or not is_name(name):
         raise EnactError.bad_argument(
             "tool",
-            f"{text[:80]!r} is not a tool's name: write owner/tool or owner/area/tool, lower case",
+            f"{text[:80]!r} is not a tool's name: use lower case, owner/tool or owner/area/tool",
             FIND_NAME,
         )
     parts = re.findall(r"([@:])([^@:]*)", match["rest"])
@@ -97,7 +97,7 @@ class Entry:
 
     @property
     def plain(self) -> str:
-        """The MCP name it has when nothing stands in the way."""
+        """Its MCP name, unless that is taken or not allowed."""
         flat = self.name.replace("/", "__")
         return f"{flat}__{self.script}" if self.script else flat
 
@@ -109,7 +109,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class NameTable:
-    """MCP names of what is installed, found by lookup and never by taking a name apart."""
+    """The MCP names of installed tools: looked up, never parsed."""
 
     entries: Mapping[str, Entry]
     collisions: tuple[str, ...]
@@ -146,7 +146,7 @@ def build_table(entries: Iterable[Entry], taken: Iterable[str] = ()) -> NameTabl
     }
     collisions = tuple(
         f"{' and '.join(e.key for e in wanted if e.plain == plain)} share the MCP name {plain}: "
-        f"each is listed with a hash behind its name"
+        f"each is listed with a hash appended to its name"
         for plain, count in sorted(uses.items())
         if count > 1 and any(entry.plain == plain for entry in wanted)
     )

@@ -1,4 +1,4 @@
-"""Installed tools as callable entries with MCP names; one that is broken hides no other."""
+"""Installed tools as callable entries with MCP names; a broken one does not hide the others."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Installed:
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """What a client sees, by MCP name, and what is wrong."""
+    """What clients see, by MCP name, and what is wrong."""
 
     callables: Mapping[str, Projected]
-    installed: Mapping[str, Installed]  # everything that can be read, also outside the toolset
+    installed: Mapping[str, Installed]  # everything readable, also outside the toolset
     broken: tuple[BrokenTool, ...]
     warnings: tuple[str, ...]
 
     def listed(self) -> list[object]:
-        """All that a client's list of tools shows of it."""
+        """Everything that a client's list of tools shows."""
         return [
             (mcp_name, found.installed.manifest.description, found.installed.manifest.network)
             if found.script is None
@@ -86,7 +86,7 @@ class Projector:
     def revision(self) -> int:
         """A number that grows when what clients see has changed.
 
-        Until somebody has asked for the tools, no manifest is read: any change counts.
+        Until a client has asked for the tools, no manifest is read and any change counts.
         """
         if self._projection is not None:
             self.read()
@@ -174,7 +174,7 @@ def _pins(store: Store) -> _Pins:
         return _Pins(versions, (), [*warnings, error.message])
     if mcp.dangling:
         warnings.append(
-            f"the active toolset {mcp.active!r} does not exist, so no installed tool is shown; "
+            f"the active toolset {mcp.active!r} does not exist, so clients see no installed tool; "
             "run: fleet-agentpack mcp use --all"
         )
     shown = mcp.visible()

@@ -1,4 +1,4 @@
-"""Receipts: what was installed, from where, why it was let in, and every file's hash."""
+"""Receipts: what was installed, from where, why it was trusted, and every file's hash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUILTIN = "builtin"
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was installed, from where, and why it was let in."""
+    """What was installed, from where, and why it was trusted."""
 
     name: str
     version: str
@@ -67,14 +67,14 @@ class Receipt:
 
 
 class VerifiedFolder(Folder):
-    """Reads a tool's files only as the receipt knows them."""
+    """Reads a tool's files, and refuses those that differ from the receipt."""
 
     def __init__(self, root: Path, receipt: Receipt) -> None:
         super().__init__(root)
         self._receipt = receipt
 
     def read(self, path: str) -> bytes | None:
-        """The content of one file. Raises `EnactError` when it is not the one installed."""
+        """The content of one file. Raises `EnactError` if it has changed since the install."""
         content = super().read(path)
         known = self._receipt.files.get(path)
         found = None if content is None else hashlib.sha256(content).hexdigest()

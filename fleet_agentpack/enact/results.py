@@ -1,4 +1,4 @@
-"""Every answer of the tool registry, its fields in the order of the wire."""
+"""Every answer of the tool registry, with its fields in wire order."""
 
 from __future__ import annotations
 

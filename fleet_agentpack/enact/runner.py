@@ -1,4 +1,4 @@
-"""Runs a tool: arguments checked, a place chosen, limits held, output parsed and checked."""
+"""Runs a tool: checks arguments, chooses a backend, enforces limits, parses the output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Report = Callable[[float, float | None, str], None]
 
 @dataclass(frozen=True)
 class Runnable:
-    """A tool ready to run: its verified files and what is known of them."""
+    """A tool ready to run: its manifest and its verified files."""
 
     manifest: Manifest
     folder: Path
@@ -46,7 +46,7 @@ class Runner:
         self._path_rules = arguments.PathRules(
             settings.cwd, settings.home, (settings.root, *settings.own)
         )
-        # A project's own `.enact/.env` is not read: a repository that somebody merely opened must
+        # A project's own `.enact/.env` is not read: a repository that the user merely opened must
         # not choose where a tool that holds the user's secrets sends them.
         self._variables = variables.VariableSources(
             settings.environ,
@@ -196,7 +196,7 @@ def _result(
     if ended.reason == "timeout":
         raise EnactError(
             "TIMEOUT",
-            f"{tool} did not end within {ended.duration_s:.0f} s and was stopped",
+            f"{tool} did not finish within {ended.duration_s:.0f} s and was stopped",
             details=facts,
             actions=["give it less to do, or ask the publisher for a longer timeout"],
         )
@@ -243,7 +243,7 @@ def _parsed(tool: str, script: Script, stdout: str, facts: Mapping[str, Any]) ->
 def _invalid_output(tool: str, reason: str, facts: Mapping[str, Any]) -> EnactError:
     return EnactError(
         "OUTPUT_INVALID",
-        f"the output of {tool} does not fit its own schema: {reason}",
+        f"the output of {tool} does not match its own schema: {reason}",
         details=facts,
         actions=["tell the publisher of the tool"],
     )

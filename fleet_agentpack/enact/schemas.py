@@ -1,4 +1,4 @@
-"""Values against a publisher's JSON Schema, which may be wrong, or made to hang whoever uses it."""
+"""Checks values against a publisher's JSON Schema, which may be wrong or made to hang us."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def check(tool: str, schema: Mapping[str, Any], value: Any) -> list[Problem]:
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Refuse a schema that is no JSON Schema. Raises `ManifestError`."""
+    """Refuse an invalid JSON Schema. Raises `ManifestError`."""
     _validator(json.dumps(schema))
 
 
 def main() -> int:
-    """The child's part of `_check_apart`: the question on standard input, the answer on output."""
+    """The child process of `_check_apart`: the question on standard input, the answer on output."""
     schema, value = json.loads(sys.stdin.buffer.read())
     answer: dict[str, Any]
     try:
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _check_apart(schema: Mapping[str, Any], value: Any) -> list[Problem]:
-    """Check in a child process: a regular expression can run for ever and stop every thread."""
+    """Check in a child process: a regular expression can run forever and block every thread."""
     argv = [sys.executable, "-P", "-m", "fleet_agentpack.enact.schemas"]
     question = json.dumps([schema, value]).encode()
     try:
@@ -73,8 +73,8 @@ def _check(schema: Mapping[str, Any], value: Any) -> list[Problem]:
     except Exception as error:
         if type(error).__module__.startswith(("referencing", "jsonschema")):
             raise ManifestError("it refers to something outside itself") from error
-        if type(error).__name__ == "error":  # what `re` calls a broken expression
-            raise ManifestError("a pattern in it is no regular expression") from error
+        if type(error).__name__ == "error":  # `re.error`, also raised by other engines
+            raise ManifestError("it contains a pattern that is not a regular expression") from error
         raise
     return list(dict.fromkeys(problem for each in errors for problem in _problems(each)))
 
@@ -109,7 +109,7 @@ def _place(error: Any) -> str:
 
 
 def _said(error: Any) -> str:
-    """What is wrong, in few words and without the value itself."""
+    """What is wrong, briefly and without the value itself."""
     if error.validator == "type":
         return f"must be of type {error.validator_value}"
     if error.validator == "enum":

@@ -41,7 +41,7 @@ MOST_ASKED_FOR = 1_000_000
 
 
 def _quiet(_done: float, _total: float | None, _text: str) -> None:
-    """Report to nobody."""
+    """Report nothing."""
 
 
 class EnactService:
@@ -93,7 +93,7 @@ class EnactService:
     def learn(
         self, tool: str, version: str | None = None, session: str | None = None
     ) -> results.LearnResult:
-        """The documentation of a tool, from bytes that passed the trust policy."""
+        """The documentation of a tool, read from files that passed the trust policy."""
         from fleet_agentpack.enact.tool_documentation import describe
 
         wanted = parse(tool, version)
@@ -113,7 +113,7 @@ class EnactService:
         *,
         project: bool = False,
     ) -> results.ChangeResult:
-        """Verify a tool and put it in place; MCP clients see it at once."""
+        """Verify a tool and install it; MCP clients see it at once."""
         wanted = parse(tool, version)
         store = self._writable_store(session)
 
@@ -185,7 +185,7 @@ class EnactService:
         session: str | None = None,
         report: Report = _quiet,
     ) -> results.RunResult:
-        """Run any tool by name; one that is not installed leaves nothing behind."""
+        """Run any tool by name; one that is not installed is run from a temporary copy."""
         wanted = parse(tool)
         given = args or {}
         found = self._installed(wanted, session)
@@ -211,7 +211,7 @@ class EnactService:
     def call(
         self, tool: Projected, given: Mapping[str, Any], report: Report = _quiet
     ) -> results.RunResult:
-        """Run a projected tool, whose files must still be those of its receipt."""
+        """Run a projected tool, after comparing its files with its receipt."""
         return self._run_installed(tool.installed, tool.script, given, report)
 
     def fingerprint(self) -> object:
@@ -224,7 +224,7 @@ class EnactService:
         self._sessions.end(session)
 
     def close(self) -> None:
-        """Give connections back and forget every session."""
+        """Close connections and forget every session."""
         if "_sources" in self.__dict__:
             self._sources.close()
         self._sessions.end_all()
@@ -318,7 +318,7 @@ class EnactService:
         if session is None:
             raise EnactError(
                 "SESSION_REQUIRED",
-                "this server installs tools for one session, and this call belongs to none",
+                "this server installs tools per session, and this call has no session",
                 actions=["connect with a session or a token, or use enact__run"],
             )
         return self._sessions.store(session)
@@ -328,7 +328,7 @@ class EnactService:
             remove = Action.command("tool", "uninstall", name, text="ask the user to run: {}")
             return EnactError(
                 "NOT_ALLOWED",
-                f"{name} was installed for everybody; a session can remove only its own tools",
+                f"{name} was installed for all sessions; a session can remove only its own tools",
                 details={"tool": name},
                 actions=[remove],
             )
@@ -342,7 +342,7 @@ class EnactService:
 
 
 def _script(manifest: Manifest, wanted: Reference) -> Script | None:
-    """The script that a reference means."""
+    """The script that a reference names."""
     if wanted.script:
         if wanted.script in manifest.scripts:
             return manifest.scripts[wanted.script]
@@ -356,7 +356,7 @@ def _script(manifest: Manifest, wanted: Reference) -> Script | None:
 
 def _no_such_script(manifest: Manifest, script: str | None) -> EnactError:
     known = sorted(manifest.scripts)
-    said = f"has no script {script}" if script else "has several scripts: say which"
+    said = f"has no script {script}" if script else "has several scripts: name one"
     runs = [f"{manifest.name}:{each}" for each in known[:5]]
     return EnactError(
         "SCRIPT_NOT_FOUND",

@@ -1,4 +1,4 @@
-"""What one session sees: the user's store, and its own on top where installs belong to sessions."""
+"""What a session sees: the user's store, and its own store where installs are per session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sessions:
         self._folder = folder
         self._everybody = Projector([shared])
         self._own: dict[str, tuple[Store, Projector]] = {}
-        self._ended = 0  # the revisions of sessions that are over
+        self._ended = 0  # the revisions of sessions that have ended
         self._lock = threading.Lock()
 
     def projector(self, session: str | None) -> Projector:
@@ -29,14 +29,14 @@ class Sessions:
         return own[1] if own else self._everybody
 
     def store(self, session: str) -> Store:
-        """The session's own store, made when first needed."""
+        """The session's own store, created on first use."""
         with self._lock:
             if session not in self._own:
                 if not self._own:
                     self._sweep()
                 own = Store(self._root() / hashlib.sha256(session.encode()).hexdigest()[:32])
                 seen = Projector([self._shared, own])
-                seen.read()  # what it saw until now
+                seen.read()  # so that its revision counts from what it saw until now
                 self._own[session] = (own, seen)
             return self._own[session][0]
 
@@ -64,7 +64,7 @@ class Sessions:
         return self._folder / str(os.getpid())
 
     def _sweep(self) -> None:
-        """Remove what processes that are gone have left."""
+        """Remove what processes that no longer run have left behind."""
         for folder in self._folder.glob("[0-9]*"):
             if not _alive(int(folder.name)) or folder == self._root():
                 shutil.rmtree(folder, ignore_errors=True)

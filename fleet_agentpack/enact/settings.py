@@ -1,4 +1,4 @@
-"""What the tool registry takes from outside; imported at every start, so it imports little."""
+"""The tool registry's settings; imported at every start, so it imports little."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Keyring = Callable[[str, str], str | None]  # a secret by service and account
 
 @dataclass(frozen=True)
 class ContainerSettings:
-    """How the container program is called on this machine."""
+    """How to call the container program on this machine."""
 
     program: str | None = None
     global_args: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class ContainerSettings:
     def of(cls, settings: Settings) -> ContainerSettings:
         """The table `[enact.container]`. Raises `EnactError` for a value that cannot be used."""
         if not settings.table("enact", "container"):
-            return cls()  # at every start: the shapes are not imported for nothing
+            return cls()  # runs at every start: without a table, the shapes are not imported
         from fleet_agentpack.config import ContainerTable
 
         try:
@@ -50,7 +50,7 @@ class EnactSettings:
 
     @classmethod
     def of(cls, settings: Settings) -> EnactSettings:
-        """What concerns this domain. Raises `EnactError` for a wrong `[enact.container]`."""
+        """The settings of this domain. Raises `EnactError` for an invalid `[enact.container]`."""
         return cls(
             home=settings.home,
             cwd=settings.cwd,
@@ -64,12 +64,12 @@ class EnactSettings:
 
     @property
     def root(self) -> Path:
-        """The store of the user."""
+        """The user's store."""
         return self.home / ".enact"
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """This program's own directories, which no tool may be given to write to."""
+        """This program's own directories, which no tool may write to."""
         return (self.state, self.cache, *([self.config] if self.config else []))
 
     @property

@@ -1,4 +1,4 @@
-"""Commands with parameters become argument lists; a value never becomes code, nor an option."""
+"""Turns commands with parameters into argument lists; a value never becomes code or an option."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TemplateError(ValueError):
 
 
 class ValueRefused(ValueError):
-    """A value that must not stand where the command puts it."""
+    """A value that must not be used where the command puts it."""
 
     def __init__(self, parameter: str, reason: str) -> None:
         super().__init__(f"{parameter}: {reason}")
@@ -39,7 +39,7 @@ def parameters(command: str) -> list[str]:
 
 
 def check(command: str, known: Collection[str] = ()) -> None:
-    """Refuse a command in which a value could become the program or a part of code.
+    """Refuse a command in which a value could become the program or part of its code.
 
     `known` are the parameters of the tool's schema. Raises `TemplateError`.
     """
@@ -53,7 +53,7 @@ def check(command: str, known: Collection[str] = ()) -> None:
         if _has_placeholder(text, known):
             raise TemplateError(
                 f"the parameter in {text[:80]!r} would be run as a program or as code; "
-                "give it as an argument of its own"
+                "pass it as a separate argument"
             )
 
 
@@ -78,7 +78,7 @@ def _words(command: str) -> list[str]:
     try:
         return shlex.split(tight)
     except ValueError as error:
-        raise TemplateError(f"the command {command[:80]!r} has an open quote") from error
+        raise TemplateError(f"the command {command[:80]!r} has an unclosed quote") from error
 
 
 def _pattern(command: str) -> re.Pattern[str]:
@@ -138,9 +138,9 @@ def _render_word(
 
 
 def _refuse_option(name: str, value: str, written: str = "") -> None:
-    """Refuse a value that makes an option of what was not written as one."""
+    """Refuse a value that would turn a plain argument into an option."""
     if value.startswith("-") and not written.startswith("-"):
-        raise ValueRefused(name, "may not begin with '-': the tool could take it for an option")
+        raise ValueRefused(name, "must not begin with '-': the tool could take it for an option")
 
 
 def _is_parameter(name: str, schema: Mapping[str, Any]) -> bool:
@@ -153,7 +153,7 @@ def _needs_shell(command: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _render_shell(command: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """A shell line whose text is the publisher's alone: values are its positional parameters."""
+    """A shell command whose text is the publisher's alone; values are positional parameters."""
     arguments: list[str] = []
     script: list[str] = []
     quote = ""

@@ -10,10 +10,10 @@ from fleet_agentpack.enact.manifest import Manifest, Script, Variable
 
 
 def describe(manifest: Manifest, mcp_names: Mapping[str | None, str]) -> str:
-    """The whole documentation as Markdown; `mcp_names` tells the MCP tool of each script."""
+    """The whole documentation as Markdown; `mcp_names` maps scripts to their MCP tools."""
     parts = [manifest.documentation.strip(), f"## Calling {manifest.name}"]
     if manifest.is_instruction:
-        parts.append("This tool is a text to follow; there is nothing to run.")
+        parts.append("This tool is a set of instructions to follow; there is nothing to run.")
     for entry, script in manifest.entries().items():
         if script is not None:
             parts += _script(entry.key, script, mcp_names.get(script.name))

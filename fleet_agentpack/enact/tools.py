@@ -1,4 +1,4 @@
-"""The tool registry on the wire: six meta-tools, and every installed tool as one of its own."""
+"""The tool registry on the wire: six meta-tools, and every installed tool as its own tool."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""The variables that a tool declared, and no others: from `.env` files, the keyring, by name."""
+"""Values for the variables that a tool declares: `.env` files, the keyring, the environment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class VariableSources:
 
 
 def resolve(tool: str, variables: Sequence[Variable], sources: VariableSources) -> Resolved:
-    """The value of every declared variable. Raises `EnactError` when a required one has none."""
+    """A value for every declared variable. Raises `EnactError` if a required one is missing."""
     files = [parse_env_file(path) for path in sources.env_files] if variables else []
     values: dict[str, str] = {}
     secrets: list[str] = []

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from fleet_agentpack.forge.definitions import BODY_FIELD, Kind
-from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.inheritance import flattened
-from fleet_agentpack.forge.names import Reference, is_kebab, parse_reference
-from fleet_agentpack.forge.service import Desk
+from fleet_agentpack.forge.config import Configuration
+from fleet_agentpack.forge.definitions import BODY_FIELD, Definition
+from fleet_agentpack.forge.errors import ForgeError, run
+from fleet_agentpack.forge.inheritance import inherit
+from fleet_agentpack.forge.loaded import Loaded, noted
+from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_kebab, parse_reference
+from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.validation import validate
 from fleet_agentpack.forge.writing import stamp, write_json, writing_below
+from fleet_agentpack.forge.written import Created, Initialised
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.results import jsonable
 
 Format = Literal["md", "yaml"]
 STARTING_CONFIGURATION: dict[str, Any] = {
@@ -46,132 +51,134 @@ class Draft:
     prompt: str | None = None
     command: str = "echo 'replace this command'"
 
+    def fields(self, kind: Kind) -> dict[str, object]:
+        """The fields of the new definition."""
+        common: dict[str, object] = {
+            "name": self.name,
+            "type": kind,
+            "description": self.description,
+            "version": "1.0.0",
+            **({"author": self.author} if self.author else {}),
+            "tags": list(self.tags),
+            **({"extends": self.extends} if self.extends else {}),
+        }
+        if kind == "tool":
+            implementation = {"type": "bash", "bash": {"command": self.command}}
+            return {**common, "parameters": {}, "implementation": implementation}
+        return {
+            **common,
+            "llm": {"provider": self.provider, "model": self.model},
+            "tools": list(self.tools),
+            "system_prompt": self.prompt or f"You are {self.name}. {self.description}",
+        }
 
-def initialise(desk: Desk, *, for_user: bool) -> list[Path]:
+
+def initialise(configuration: Configuration, *, for_user: bool) -> Initialised:
     """Make a configuration and the directories beside it. Raises `ForgeError` if there is one."""
-    places = desk.configuration.places
+    places = configuration.places
     root = places.user if for_user else places.project
     path = root / "config.json"
     with writing_below(root):
         if path.exists():
             raise ForgeError.conflict(
                 f"{places.shown(path)} is already there; nothing was changed",
-                "See what it says: fleet-agentpack forge config show",
+                run("See what it says: {}", "config", "show"),
             )
-        base = desk.configuration.global_root if for_user else root
+        base = configuration.global_root if for_user else root
         folders = [base / "agents", base / "tools"]
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
         write_json(path, STARTING_CONFIGURATION)
-    return [path, *folders]
+    return Initialised(tuple(places.shown(each) for each in (path, *folders)))
 
 
-def create(desk: Desk, kind: Kind, draft: Draft, form: Format) -> Path:
-    """Write a new definition that passes strict validation. Raises `ForgeError`."""
-    fields = _agent_fields(draft) if kind == "agent" else _tool_fields(draft)
-    return _place(desk, kind, draft.name, fields, form)
+class Author:
+    """Writes new definitions into a project."""
 
+    def __init__(self, configuration: Configuration, resolver: Resolver) -> None:
+        self._configuration = configuration
+        self._resolver = resolver
 
-def create_fork(desk: Desk, kind: Kind | None, source: str, name: str, now: datetime) -> Path:
-    """Copy a definition under a new name, with a record of where it came from."""
-    reference = parse_reference(source)
-    kinds: tuple[Kind, ...] = (kind,) if kind else ("agent", "tool")
-    found = next(
-        (each for k in kinds if (each := desk.resolver.exists(k, reference, desk.warnings))), None
-    )
-    if found is None:
+    def create(self, kind: Kind, draft: Draft, form: Format) -> Created:
+        """Write a new definition that passes strict validation. Raises `ForgeError`."""
+        path, text = self._file(kind, draft.name, draft.fields(kind), form)
+        self._check(kind, draft.name, path.name, text)
+        return Created(self._write(kind, draft.name, path, text))
+
+    def create_fork(self, kind: Kind | None, source: str, name: str, now: datetime) -> Created:
+        """Copy a definition under a new name, with a record of where it came from."""
+        found = self._source(kind, parse_reference(source))
+        inherited = inherit(found.value, self._resolver)
+        upstream = found.value
+        fields = {
+            **{k: v for k, v in inherited.complete().items() if k not in ("fork_of", "fork")},
+            "name": name,
+            "fork_of": {
+                "name": upstream.name,
+                "version": upstream.version,
+                "forked_at": stamp(now),
+            },
+        }
+        form: Format = "md" if upstream.file and upstream.file.suffix == ".md" else "yaml"
+        path, text = self._file(upstream.kind, name, fields, form)
+        return Created(
+            self._write(upstream.kind, name, path, text),
+            noted(self._configuration.warnings, found.warnings, inherited.warnings),
+        )
+
+    def _source(self, kind: Kind | None, reference: Reference) -> Loaded[Definition]:
+        """The definition to fork, an agent before a tool. Raises `ForgeError`."""
+        kinds: tuple[Kind, ...] = (kind,) if kind else KINDS
+        for each in kinds:
+            found = self._resolver.find(each, reference)
+            if found.definition:
+                return Loaded(found.definition, found.warnings)
         named = Reference(reference.name)
-        there = [k for k in kinds if desk.resolver.nearest_file(k, named)]
-        desk.resolver.resolve((*there, *kinds)[0], reference, desk.warnings)
-        raise AssertionError("resolve raises for what does not exist")
-    fields = flattened(found, desk.resolver, desk.warnings)
-    for old in ("fork_of", "fork"):
-        fields.pop(old, None)
-    fields["name"] = name
-    fields["fork_of"] = {"name": found.name, "version": found.version, "forked_at": stamp(now)}
-    is_markdown = found.file is not None and found.file.suffix == ".md"
-    form: Format = "md" if is_markdown else "yaml"
-    return _place(desk, found.kind, name, fields, form, must_be_valid=False)
+        there = [each for each in kinds if self._resolver.nearest_file(each, named)]
+        return self._resolver.resolve((*there, *kinds)[0], reference)  # says why it is not found
 
-
-def _place(
-    desk: Desk,
-    kind: Kind,
-    name: str,
-    fields: dict[str, Any],
-    form: Format,
-    *,
-    must_be_valid: bool = True,
-) -> Path:
-    if not all(is_kebab(part) for part in name.split(":")) or (kind == "tool" and ":" in name):
-        raise ForgeError.invalid(
-            f"{name[:80]!r} is not a name for a new {kind}: "
-            "use lower-case words joined by hyphens, such as release-notes"
-        )
-    places = desk.configuration.places
-    path = desk.configuration.local_root(kind) / name / f"{kind}.{form}"
-    text = _text(fields, kind, form)
-    if must_be_valid:
-        _check(desk, kind, name, path.name, text)
-    with writing_below(places.project):
-        taken = desk.resolver.find_local(kind, name)
-        if taken is not None or path.exists():
-            raise ForgeError.conflict(
-                f"{places.shown(taken or path)} is already there; nothing was written",
-                "Choose another name",
+    def _file(
+        self, kind: Kind, name: str, fields: Mapping[str, Any], form: Format
+    ) -> tuple[Path, str]:
+        if not all(is_kebab(part) for part in name.split(":")) or (kind == "tool" and ":" in name):
+            raise ForgeError.invalid(
+                f"{name[:80]!r} is not a name for a new {kind}: "
+                "use lower-case words joined by hyphens, such as release-notes"
             )
-        write_atomic(path, text, durable=True)
-    return path
+        path = self._configuration.local_root(kind) / name / f"{kind}.{form}"
+        return path, _text(fields, kind, form)
+
+    def _write(self, kind: Kind, name: str, path: Path, text: str) -> str:
+        """Write a file that is not there yet; says which."""
+        places = self._configuration.places
+        with writing_below(places.project):
+            taken = self._resolver.find_local(kind, name)
+            if taken is not None or path.exists():
+                raise ForgeError.conflict(
+                    f"{places.shown(taken or path)} is already there; nothing was written",
+                    "Choose another name",
+                )
+            write_atomic(path, text, durable=True)
+        return places.shown(path)
+
+    def _check(self, kind: Kind, name: str, file_name: str, text: str) -> None:
+        """Validate the new text where nobody sees it, before anything is written."""
+        with tempfile.TemporaryDirectory() as scratch:
+            draft = Path(scratch) / name / file_name
+            draft.parent.mkdir()
+            draft.write_text(text, encoding="utf-8")
+            result = validate(draft, kind, file_name, self._resolver, strict=True)
+        if not result.valid:
+            problems = [f"{each.field}: {each.message}" for each in result.errors]
+            raise ForgeError.invalid(
+                f"the {kind} would not be valid, so it was not written: {'; '.join(problems)}",
+                "Create the tools that it refers to first, or leave them out",
+                errors=jsonable(result.errors),
+            )
 
 
-def _check(desk: Desk, kind: Kind, name: str, file_name: str, text: str) -> None:
-    """Validate the new text where nobody sees it, before anything is written."""
-    with tempfile.TemporaryDirectory() as scratch:
-        draft = Path(scratch) / name / file_name
-        draft.parent.mkdir()
-        draft.write_text(text, encoding="utf-8")
-        result = validate(draft, kind, file_name, desk.resolver, strict=True)
-    if not result["valid"]:
-        problems = [f"{each['field']}: {each['message']}" for each in result["errors"]]
-        raise ForgeError.invalid(
-            f"the {kind} would not be valid, so it was not written: {'; '.join(problems)}",
-            "Create the tools that it refers to first, or leave them out",
-            errors=result["errors"],
-        )
-
-
-def _text(fields: dict[str, Any], kind: Kind, form: Format) -> str:
+def _text(fields: Mapping[str, Any], kind: Kind, form: Format) -> str:
     if form == "yaml":
         return yaml12.dump(fields)
     header = {key: value for key, value in fields.items() if key != BODY_FIELD[kind]}
     return f"---\n{yaml12.dump(header)}---\n{fields.get(BODY_FIELD[kind], '')}\n"
-
-
-def _agent_fields(draft: Draft) -> dict[str, Any]:
-    prompt = draft.prompt or f"You are {draft.name}. {draft.description}"
-    return {
-        "name": draft.name,
-        "type": "agent",
-        "description": draft.description,
-        "version": "1.0.0",
-        **({"author": draft.author} if draft.author else {}),
-        "tags": list(draft.tags),
-        **({"extends": draft.extends} if draft.extends else {}),
-        "llm": {"provider": draft.provider, "model": draft.model},
-        "tools": list(draft.tools),
-        "system_prompt": prompt,
-    }
-
-
-def _tool_fields(draft: Draft) -> dict[str, Any]:
-    return {
-        "name": draft.name,
-        "type": "tool",
-        "description": draft.description,
-        "version": "1.0.0",
-        **({"author": draft.author} if draft.author else {}),
-        "tags": list(draft.tags),
-        **({"extends": draft.extends} if draft.extends else {}),
-        "parameters": {},
-        "implementation": {"type": "bash", "bash": {"command": draft.command}},
-    }

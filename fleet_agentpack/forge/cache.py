@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +16,13 @@ from typing import Any
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places
+from fleet_agentpack.forge.results import (
+    CacheCleared,
+    CacheStats,
+    ClearedEntries,
+    DownloadStats,
+    ManifestStats,
+)
 from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.paths import is_inside
@@ -31,7 +38,7 @@ class CachedManifest:
     """A registry's answer and when it was fetched."""
 
     url: str
-    manifest: Any
+    manifest: Mapping[str, Any]
     fetched_at: float  # seconds since the epoch
     ttl_s: float
 
@@ -64,11 +71,12 @@ class Cache:
             fetched_at, ttl = _seconds(entry["fetched_at"]), float(entry["ttl"])
         except (FileNotFoundError, UnparsableError, KeyError, TypeError, ValueError, OverflowError):
             return None
-        if fetched_at is None or entry.get("url") != url or "manifest" not in entry:
+        manifest = entry.get("manifest")
+        if fetched_at is None or entry.get("url") != url or not isinstance(manifest, dict):
             return None
-        return CachedManifest(url, entry["manifest"], fetched_at, ttl)
+        return CachedManifest(url, manifest, fetched_at, ttl)
 
-    def keep_manifest(self, name: str, url: str, manifest: Any, ttl_s: float) -> None:
+    def keep_manifest(self, name: str, url: str, manifest: Mapping[str, Any], ttl_s: float) -> None:
         """Remember a registry's answer; a cache that cannot be written is done without."""
         entry = {
             "url": url,
@@ -93,23 +101,19 @@ class Cache:
         """The time by which lifetimes are judged."""
         return self._clock()
 
-    def stats(self) -> dict[str, Any]:
-        """Counts, sizes and ages, as the seed writes them."""
+    def stats(self) -> CacheStats:
+        """Counts, sizes and ages."""
         manifests, downloads = self._entries("manifests"), self._entries("downloads")
         times = sorted(entry.time for entry in manifests)
-        return {
-            "manifests": {
-                "count": len(manifests),
-                "size": _readable(manifests),
-                "oldestEntry": _iso(times[0]) if times else "",
-                "newestEntry": _iso(times[-1]) if times else "",
-            },
-            "downloads": {"count": len(downloads), "size": _readable(downloads)},
-            "totalSize": _readable([*manifests, *downloads]),
-            "location": str(self.directory),
-        }
+        ages = (_iso(times[0]), _iso(times[-1])) if times else ("", "")
+        return CacheStats(
+            ManifestStats(len(manifests), _readable(manifests), *ages),
+            DownloadStats(len(downloads), _readable(downloads)),
+            totalSize=_readable([*manifests, *downloads]),
+            location=str(self.directory),
+        )
 
-    def clear(self, kind: str = "all", older_than_days: float | None = None) -> dict[str, Any]:
+    def clear(self, kind: str = "all", older_than_days: float | None = None) -> CacheCleared:
         """Remove entries, all or those older than some days, and say what went.
 
         Raises `ForgeError` when the directory is not one that can be a cache, or a file stays.
@@ -118,18 +122,12 @@ class Cache:
         oldest = None
         if older_than_days is not None:
             oldest = self._clock() - older_than_days * SECONDS_PER_DAY
-        removed: dict[str, list[_Entry]] = {"manifests": [], "downloads": []}
-        for each in removed:
-            if kind in (each, "all"):
-                removed[each] = self._remove(each, oldest)
-        return {
-            "success": True,
-            "cleared": {
-                "manifests": len(removed["manifests"]),
-                "downloads": len(removed["downloads"]),
-                "totalSize": _readable([*removed["manifests"], *removed["downloads"]]),
-            },
-        }
+        manifests, downloads = (
+            self._remove(each, oldest) if kind in (each, "all") else []
+            for each in ("manifests", "downloads")
+        )
+        size = _readable([*manifests, *downloads])
+        return CacheCleared(True, ClearedEntries(len(manifests), len(downloads), size))
 
     def _remove(self, kind: str, oldest: float | None) -> list[_Entry]:
         removed: list[_Entry] = []

@@ -6,9 +6,11 @@ import difflib
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fleet_agentpack.forge.line_merge import merged_text
+from fleet_agentpack.forge.results import Difference
+from fleet_agentpack.forge.written import MergeConflict
 from fleet_agentpack.kit import yaml12
 
 Path = tuple[str | int, ...]
@@ -41,39 +43,35 @@ class Conflict:
     local: Any
     upstream: Any
 
-    def shown(self) -> dict[str, Any]:
-        """The conflict for a reader; a missing side is null."""
-        sides = {"base": self.base, "local": self.local, "upstream": self.upstream}
-        plain = {side: None if value is MISSING else value for side, value in sides.items()}
-        return {"path": dotted(self.path), **plain}
+    def shown(self) -> MergeConflict:
+        """The conflict for a reader."""
+        sides = (self.base, self.local, self.upstream)
+        return MergeConflict(dotted(self.path), *map(_or_null, sides))
 
 
-def compared(data: Mapping[str, Any]) -> dict[str, Any]:
+def compared(data: Mapping[str, Any]) -> Mapping[str, object]:
     """The fields of a definition that a comparison looks at."""
     return {key: value for key, value in data.items() if key not in NOT_COMPARED}
 
 
-def differences(upstream: Mapping[str, Any], local: Mapping[str, Any]) -> list[dict[str, Any]]:
+def differences(
+    upstream: Mapping[str, object], local: Mapping[str, object]
+) -> tuple[Difference, ...]:
     """Every leaf that differs, upstream's order first; `added` means only the fork has it."""
     theirs, ours = dict(_leaves(upstream)), dict(_leaves(local))
-    found = []
-    for path in dict.fromkeys([*theirs, *ours]):
-        before, after = theirs.get(path, MISSING), ours.get(path, MISSING)
-        if same(before, after):
-            continue
-        kind = "added" if before is MISSING else "removed" if after is MISSING else "modified"
-        found.append(
-            {
-                "field": dotted(path),
-                "local": None if after is MISSING else after,
-                "upstream": None if before is MISSING else before,
-                "changeType": kind,
-            }
-        )
-    return found
+    pairs = {
+        path: (theirs.get(path, MISSING), ours.get(path, MISSING)) for path in {**theirs, **ours}
+    }
+    return tuple(
+        Difference(dotted(path), _or_null(after), _or_null(before), _change_type(before, after))
+        for path, (before, after) in pairs.items()
+        if not same(before, after)
+    )
 
 
-def unified(upstream: Mapping[str, Any], local: Mapping[str, Any], labels: tuple[str, str]) -> str:
+def unified(
+    upstream: Mapping[str, object], local: Mapping[str, object], labels: tuple[str, str]
+) -> str:
     """The same as a unified diff of canonical YAML."""
     before, after = _canonical(upstream), _canonical(local)
     return "".join(difflib.unified_diff(before, after, *labels))
@@ -119,7 +117,15 @@ def dotted(path: Path) -> str:
     return ".".join(str(part) for part in path)
 
 
-def _leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
+def _or_null(value: object) -> object:
+    return None if value is MISSING else value
+
+
+def _change_type(before: object, after: object) -> Literal["added", "removed", "modified"]:
+    return "added" if before is MISSING else "removed" if after is MISSING else "modified"
+
+
+def _leaves(value: object, path: Path = ()) -> list[tuple[Path, object]]:
     if isinstance(value, Mapping) and (value or not path):
         return [leaf for key, item in value.items() for leaf in _leaves(item, (*path, str(key)))]
     if isinstance(value, list) and value:
@@ -127,11 +133,11 @@ def _leaves(value: Any, path: Path = ()) -> list[tuple[Path, Any]]:
     return [(path, value)]
 
 
-def _canonical(data: Mapping[str, Any]) -> list[str]:
+def _canonical(data: Mapping[str, object]) -> list[str]:
     return yaml12.dump(_sorted(data)).splitlines(keepends=True)
 
 
-def _sorted(value: Any) -> Any:
+def _sorted(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(key): _sorted(value[key]) for key in sorted(value, key=str)}
     return [_sorted(item) for item in value] if isinstance(value, list) else value

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.config_files import Layer, candidates, read_layer
+from fleet_agentpack.forge.config_files import ConfigLayer, candidates, read_layer
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.masking import is_secret_name, masked
+from fleet_agentpack.forge.names import Scope
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.stamps import Remembered
@@ -53,14 +55,14 @@ class Configuration:
     @property
     def global_root(self) -> Path:
         """Where definitions for all projects are."""
-        given = self._setting("registry", "global", "path")
+        given = self._text("registry", "global", "path")
         if not given:
             return self.places.user / "registry"
         return self.places.home / expand_home(given, self.places.home)
 
     def local_root(self, kind: str) -> Path:
         """Where the project's own agents or tools are."""
-        given = self._setting("registry", "local", f"{kind}s_path")
+        given = self._text("registry", "local", f"{kind}s_path")
         return self.places.expanded(given) if given else self.places.project / f"{kind}s"
 
     def tier_enabled(self, tier: str) -> bool:
@@ -73,8 +75,8 @@ class Configuration:
         for registry in self.registries:
             if registry.kind == "stockyard" and registry.enabled:
                 return registry
-        url = self._setting("registry", "stockyard", "url") or STOCKYARD_URL
-        token_env = self._setting("registry", "stockyard", "token_env")
+        url = self._text("registry", "stockyard", "url") or STOCKYARD_URL
+        token_env = self._text("registry", "stockyard", "token_env") or None
         ttl = self.values["cache"]["ttl"]
         return Registry("stockyard", url, 1, "stockyard", cache_ttl_s=ttl, token_env=token_env)
 
@@ -89,27 +91,32 @@ class Configuration:
         return self._setting("install", "verify_checksums") is not False
 
     @property
-    def default_scope(self) -> str:
+    def default_scope(self) -> Scope:
         """Where plugins are installed unless told."""
-        return str(self._setting("install", "default_scope") or "global")
+        return "local" if self._setting("install", "default_scope") == "local" else "global"
 
     @property
     def auto_install_dependencies(self) -> bool:
         """Whether installing a plugin also installs those it needs."""
         return self._setting("install", "auto_install_dependencies") is not False
 
-    def shown(self, *, include_defaults: bool = True) -> dict[str, Any]:
+    def shown(self, *, include_defaults: bool = True) -> dict[str, object]:
         """The values for a reader, without secrets."""
         values = self.values if include_defaults else self.chosen
         frame = {key: values.get(key, empty) for key, empty in _FRAME.items()}
         environ = self.places.environ
         named = {value for name, value in environ.items() if is_secret_name(name)}
         referred = {environ.get(registry.token_env or "", "") for registry in self.registries}
-        result: dict[str, Any] = masked({**frame, **values}, named | referred)
-        return result
+        return {
+            key: masked(value, named | referred, key) for key, value in {**frame, **values}.items()
+        }
 
-    def _setting(self, *names: str) -> Any:
-        found: Any = self.values
+    def _text(self, *names: str) -> str:
+        found = self._setting(*names)
+        return found if isinstance(found, str) else ""
+
+    def _setting(self, *names: str) -> object:
+        found: object = self.values
         for name in names:
             found = found.get(name) if isinstance(found, dict) else None
         return found
@@ -143,14 +150,14 @@ class ConfigReader:
         return configuration
 
 
-def look_up(values: Any, key: str) -> tuple[Any, bool]:
+def look_up(values: object, key: str) -> tuple[object, bool]:
     """The value at a dotted path and whether it is there; a number is an index into a list."""
     if len(key) > LONGEST_KEY:
         return None, False
     return _at(values, key.replace("[", ".").replace("]", "").split("."))
 
 
-def _at(values: Any, parts: list[str]) -> tuple[Any, bool]:
+def _at(values: object, parts: list[str]) -> tuple[object, bool]:
     if not parts:
         return values, True
     if isinstance(values, list):
@@ -177,75 +184,58 @@ def _read(paths: list[Path], places: Places) -> Configuration:
             details={"path": str(paths[0])},
             suggestions=["Create the file, or start the server without FRACTARY_CONFIG"],
         )
-    chosen: dict[str, Any] = {}
     cache_directory = places.environ.get("FRACTARY_CACHE_DIR")
-    if cache_directory:
-        chosen["cache"] = {"directory": cache_directory}
-    sources = tuple(layer.path for layer in layers if _fill(chosen, layer.values))
+    chosen: dict[str, Any] = {"cache": {"directory": cache_directory}} if cache_directory else {}
+    sources = []
+    for layer in layers:
+        merged = _merged(chosen, layer.values)
+        if {"registries": [], **merged} != {"registries": [], **chosen}:
+            sources.append(layer.path)
+        chosen = merged
     if "registries" in chosen:
-        chosen["registries"].sort(key=lambda entry: entry["priority"])
-    values = _with_defaults(chosen, places)
+        chosen["registries"] = sorted(chosen["registries"], key=lambda entry: entry["priority"])
+    values = _merged(chosen, _defaults(chosen.get("registries", []), places))
     return Configuration(
         places=places,
         chosen=chosen,
         values=values,
-        sources=sources,
+        sources=tuple(sources),
         warnings=tuple(_warnings(layers)),
         problem=next((layer.problem for layer in layers if layer.problem), None),
         registries=tuple(_registry(entry, values) for entry in values["registries"]),
     )
 
 
-def _warnings(layers: list[Layer]) -> list[str]:
+def _warnings(layers: list[ConfigLayer]) -> list[str]:
     broken = [f"{layer.problem} (the file is left out)" for layer in layers if layer.problem]
     return [*broken, *(warning for layer in layers for warning in layer.warnings)]
 
 
-def _fill(target: dict[str, Any], values: dict[str, Any]) -> bool:
-    """Add what a farther file says where a nearer one is silent; true when anything was added."""
-    added = False
-    for key, value in values.items():
+def _merged(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, Any]:
+    """What a nearer file says, and what a farther one says where the nearer is silent."""
+    merged = dict(nearer)
+    for key, value in farther.items():
         if key == "registries":
-            added |= _add_registries(target.setdefault(key, []), value)
-        elif key not in target:
-            target[key] = _fresh(value)
-            added = True
-        elif isinstance(target[key], dict) and isinstance(value, dict):
-            added |= _fill(target[key], value)
-    return added
+            by_name: dict[str, Any] = {}
+            for entry in (*nearer.get(key, []), *value):
+                by_name.setdefault(entry["name"], entry)
+            merged[key] = list(by_name.values())
+        elif isinstance(nearer.get(key), dict) and isinstance(value, dict):
+            merged[key] = _merged(nearer[key], value)
+        else:
+            merged.setdefault(key, value)
+    return merged
 
 
-def _add_registries(target: list[dict[str, Any]], entries: list[dict[str, Any]]) -> bool:
-    names = {entry["name"] for entry in target}
-    added = False
-    for entry in entries:
-        if entry["name"] not in names:
-            target.append(dict(entry))
-            names.add(entry["name"])
-            added = True
-    return added
-
-
-def _fresh(value: Any) -> Any:
-    """A copy that later layers may be filled into."""
-    return {key: _fresh(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def _with_defaults(chosen: dict[str, Any], places: Places) -> dict[str, Any]:
-    values: dict[str, Any] = _fresh(chosen)
-    values["registries"] = [dict(entry) for entry in chosen.get("registries", [])]
+def _defaults(registries: list[dict[str, Any]], places: Places) -> dict[str, object]:
     has_stockyard = any(
-        entry.get("type") == "stockyard" and entry.get("enabled", True)
-        for entry in values["registries"]
+        entry.get("type") == "stockyard" and entry.get("enabled", True) for entry in registries
     )
-    _fill(
-        values,
-        {
-            "cache": {"directory": str(places.user / "cache"), "ttl": DEFAULT_TTL_S},
-            "resolution": {"local": True, "global": True, "stockyard": has_stockyard},
-        },
-    )
-    return values
+    return {
+        "registries": [],
+        "cache": {"directory": str(places.user / "cache"), "ttl": DEFAULT_TTL_S},
+        "resolution": {"local": True, "global": True, "stockyard": has_stockyard},
+    }
 
 
 def _registry(entry: dict[str, Any], values: dict[str, Any]) -> Registry:

@@ -20,13 +20,13 @@ DEFAULT_PRIORITY = 10
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-@dataclass
-class Layer:
+@dataclass(frozen=True)
+class ConfigLayer:
     """What one file says, in the common shape."""
 
     path: Path
-    values: dict[str, Any] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     problem: ForgeError | None = None
 
 
@@ -47,30 +47,25 @@ def candidates(places: Places) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_layer(path: Path, places: Places) -> Layer | None:
+def read_layer(path: Path, places: Places) -> ConfigLayer | None:
     """One file in the common shape, None when it is not there."""
-    layer = Layer(path)
+    shown = places.shown(path)
     try:
         data = read_mapping(path)
         if path.suffix in (".yaml", ".yml"):
-            data = _expanded(_forge_section(path, data, places), places.environ)
+            # `config.yaml` is shared with other products: only its `forge` section is ours.
+            shared = path in (places.project / "config.yaml", places.user / "config.yaml")
+            section = data.get("forge", {} if shared else data)
+            data = as_mapping(_expanded({} if section is None else section, places.environ))
     except FileNotFoundError:
         return None
     except UnparsableError as error:
-        layer.problem = ForgeError.config(places.shown(path), str(error))
-        return layer
-    layer.values, layer.warnings = _checked(_common_shape(data, path), places.shown(path))
-    return layer
+        return ConfigLayer(path, problem=ForgeError.config(shown, str(error)))
+    data |= _from_older_keys(data, path)
+    return _checked(path, data, shown)
 
 
-def _forge_section(path: Path, data: dict[str, Any], places: Places) -> dict[str, Any]:
-    """`config.yaml` is shared with other products: only its `forge` section is ours."""
-    shared = path in (places.project / "config.yaml", places.user / "config.yaml")
-    section = data.get("forge", {} if shared else data)
-    return as_mapping({} if section is None else section)
-
-
-def _expanded(value: Any, environ: Mapping[str, str]) -> Any:
+def _expanded(value: object, environ: Mapping[str, str]) -> object:
     if isinstance(value, str):
         return _PLACEHOLDER.sub(lambda match: environ.get(match[1], ""), value)
     if isinstance(value, list):
@@ -80,32 +75,31 @@ def _expanded(value: Any, environ: Mapping[str, str]) -> Any:
     return value
 
 
-def _common_shape(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    values = dict(data)
-    old = values.get("stockyard")
-    if "registries" not in values and path.suffix == ".json" and isinstance(old, Mapping):
+def _from_older_keys(data: Mapping[str, Any], path: Path) -> dict[str, object]:
+    """`registries` and `resolution` as older files write them: `stockyard` and `registry`."""
+    found: dict[str, object] = {}
+    old, tiers = data.get("stockyard"), data.get("registry")
+    if "registries" not in data and path.suffix == ".json" and isinstance(old, Mapping):
         url = old.get("url") or OLD_STOCKYARD_URL
         entry = {"name": "stockyard", "type": "manifest", "url": url}
-        values["registries"] = [entry] if old.get("enabled") else []
-    tiers = values.get("registry")
-    if isinstance(tiers, Mapping):
-        switches = {
-            tier: settings["enabled"]
-            for tier, settings in tiers.items()
-            if tier in ("local", "global", "stockyard")
-            and isinstance(settings, Mapping)
-            and isinstance(settings.get("enabled"), bool)
-        }
-        resolution = values.get("resolution", {})
-        if switches and isinstance(resolution, Mapping):
-            values["resolution"] = {**switches, **resolution}
-    return values
+        found["registries"] = [entry] if old.get("enabled") else []
+    switches = {
+        tier: settings["enabled"]
+        for tier, settings in (tiers.items() if isinstance(tiers, Mapping) else ())
+        if tier in ("local", "global", "stockyard")
+        and isinstance(settings, Mapping)
+        and isinstance(settings.get("enabled"), bool)
+    }
+    resolution = data.get("resolution", {})
+    if switches and isinstance(resolution, Mapping):
+        found["resolution"] = {**switches, **resolution}
+    return found
 
 
-def _checked(values: dict[str, Any], shown: str) -> tuple[dict[str, Any], list[str]]:
-    """The values without those of a wrong kind, and a warning for each of those."""
+def _checked(path: Path, values: Mapping[str, Any], shown: str) -> ConfigLayer:
+    """The values without those of a wrong kind, each of which is named in a warning."""
     if not values:
-        return {}, []
+        return ConfigLayer(path)
     from fleet_agentpack.forge.config_shape import NOUNS, ConfigShape
 
     # One wrong value makes a registry unusable as a whole.
@@ -116,7 +110,8 @@ def _checked(values: dict[str, Any], shown: str) -> tuple[dict[str, Any], list[s
     kept = without(values, wrong)
     for entry in kept.get("registries", []):
         entry.setdefault("priority", DEFAULT_PRIORITY)
-    return kept, [f"{shown}: {each}; ignored" for each in reversed(wrong.values())]
+    warnings = tuple(f"{shown}: {each}; ignored" for each in reversed(wrong.values()))
+    return ConfigLayer(path, kept, warnings)
 
 
 def is_registry_url(url: str) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.config import Registry
@@ -18,8 +18,13 @@ from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places, refuse_unwritable
 from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.http import is_same_origin
 from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.secret import Secret
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
 
 SERVICE = "fractary-forge"
 STOCKYARD_VARIABLES = ("STOCKYARD_TOKEN", "FRACTARY_TOKEN")
@@ -72,7 +77,7 @@ class Keyring:
                 backend.delete_password(SERVICE, account)
 
     @staticmethod
-    def _backend() -> Any:
+    def _backend() -> KeyringBackend | None:
         try:
             import keyring
             from keyring.backends import fail
@@ -81,6 +86,23 @@ class Keyring:
         except Exception:  # noqa: BLE001 - not installed, or it cannot start here
             return None
         return None if isinstance(backend, fail.Keyring) or backend.priority < 1 else backend
+
+
+@dataclass(frozen=True)
+class StoredLogin:
+    """What the file of logins says of one registry."""
+
+    token: str = ""
+    in_keyring: bool = False
+    pair: tuple[str, str] | None = None  # user name and password, for basic authentication
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is a credential at all."""
+        return bool(self.token or self.in_keyring or self.pair)
+
+
+NO_LOGIN = StoredLogin()
 
 
 @dataclass(frozen=True)
@@ -97,19 +119,19 @@ class Credentials:
 
     def is_authenticated(self, registry: Registry) -> bool:
         """Whether requests to a registry would carry a credential; asks no keyring."""
-        return bool(self._from_environment(registry)) or self._is_valid(self._login(registry.name))
+        return bool(self._from_environment(registry)) or self._login(registry.name).is_usable
 
     def headers(self, registry: Registry, url: str) -> dict[str, str]:
         """The headers that authorise a request; none for a foreign or an unprotected URL."""
         if not is_same_origin(registry.url, url) or not _is_protected(url):
             return {}
         token = self._from_environment(registry)
-        login = self._login(registry.name)
-        if token is None and self._is_valid(login):
-            if login.get("type") == "basic":
-                pair = f"{login.get('username')}:{login.get('password')}".encode()
-                return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
-            kept = self.vault.get(registry.name) if login.get("keyring") else login.get("token")
+        if token is None:
+            login = self._login(registry.name)
+            if login.pair:
+                encoded = base64.b64encode(":".join(login.pair).encode()).decode()
+                return {"Authorization": f"Basic {encoded}"}
+            kept = self.vault.get(registry.name) if login.in_keyring else login.token
             token = Secret(kept) if kept else None
         if token is None:
             return {}
@@ -141,7 +163,7 @@ class Credentials:
         environ, is_stockyard = self.places.environ, registry.kind == "stockyard"
         if registry.token_env and environ.get(registry.token_env):
             return Secret(environ[registry.token_env])
-        if self._is_valid(self._login(registry.name)):
+        if self._login(registry.name).is_usable:
             return None
         for name in (*(STOCKYARD_VARIABLES if is_stockyard else ()), DEFAULT_VARIABLE):
             if environ.get(name):
@@ -156,20 +178,19 @@ class Credentials:
         token = section.get("token") if isinstance(section, Mapping) else None
         return Secret(token) if isinstance(token, str) and token else None
 
-    def _login(self, name: str) -> Mapping[str, Any]:
+    def _login(self, name: str) -> StoredLogin:
+        """The login to a registry; one that has expired is none."""
         try:
             registries = read_mapping(self.path).get("registries")
         except (FileNotFoundError, UnparsableError):
-            return {}
+            return NO_LOGIN
         login = registries.get(name) if isinstance(registries, Mapping) else None
-        return login if isinstance(login, Mapping) else {}
-
-    def _is_valid(self, login: Mapping[str, Any]) -> bool:
-        if not login or _is_past(login.get("expires_at")):
-            return False
+        if not isinstance(login, Mapping) or _is_past(login.get("expires_at")):
+            return NO_LOGIN
+        user, password = login.get("username"), login.get("password")
         if login.get("type") == "basic":
-            return bool(login.get("username") and login.get("password"))
-        return bool(login.get("token") or login.get("keyring"))
+            return StoredLogin(pair=(str(user), str(password)) if user and password else None)
+        return StoredLogin(str(login.get("token") or ""), bool(login.get("keyring")))
 
     def _edit(self, name: str, login: Mapping[str, Any] | None, moment: str) -> None:
         try:
@@ -197,23 +218,13 @@ class Credentials:
         return data
 
 
-def is_same_origin(one: str, other: str) -> bool:
-    """Whether two URLs lead to the same server."""
-    first, second = urlsplit(one), urlsplit(other)
-    return (first.scheme, first.hostname, first.port) == (
-        second.scheme,
-        second.hostname,
-        second.port,
-    )
-
-
 def _is_protected(url: str) -> bool:
     """A token goes over TLS, or stays on this machine."""
     parts = urlsplit(url)
-    return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
-def _is_past(text: Any) -> bool:
+def _is_past(text: object) -> bool:
     if not isinstance(text, str) or not text:
         return False
     try:

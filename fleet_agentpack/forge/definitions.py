@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from fleet_agentpack.forge.names import parse_reference
+from fleet_agentpack.forge.names import Kind, Source, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, parse_yaml, read_mapping
 from fleet_agentpack.kit import frontmatter, yaml12
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
-
-Kind = Literal["agent", "tool"]
-Source = Literal["local", "global", "stockyard"]
 
 MAX_DEFINITION_BYTES = 1_000_000
 SUFFIXES = (".md", ".yaml", ".yml")  # the first that is there wins
@@ -52,14 +49,14 @@ class Summary:
 
     version: str = ""
     description: Maybe[str] = UNKNOWN
-    tags: tuple[str, ...] | None = None
+    tags: Maybe[tuple[str, ...]] = UNKNOWN
     fork: ForkRecord | None = None
     problem: str | None = None  # why the file cannot be read
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of a list."""
+class ListedDefinition:
+    """A definition as a list shows it."""
 
     name: str
     source: Source
@@ -78,7 +75,7 @@ def read_data(path: Path, kind: Kind) -> dict[str, Any]:
 def parse_text(text: str, suffix: str, kind: Kind) -> dict[str, Any]:
     """The mapping in the text of a definition file. Raises `UnparsableError`."""
     header, body = _split(text, suffix)
-    return _with_body(_mapping(parse_yaml(header)), body, kind)
+    return _fields(parse_yaml(header), body, kind)
 
 
 def read_document(path: Path, kind: Kind) -> yaml12.Document:
@@ -92,7 +89,7 @@ def read_document(path: Path, kind: Kind) -> yaml12.Document:
         message = str(yaml12.YamlError(str(error).partition(" (line")[0], line))
         raise UnparsableError(f"not valid YAML: {message}") from error
     lines = {place: line + offset for place, line in document.lines.items()}
-    return yaml12.Document(_with_body(_mapping(document.data), body, kind), lines)
+    return yaml12.Document(_fields(document.data, body, kind), lines)
 
 
 def summarise(path: Path, kind: Kind, version_in_path: str | None) -> Summary:
@@ -111,34 +108,35 @@ def summarise(path: Path, kind: Kind, version_in_path: str | None) -> Summary:
     )
 
 
-def version_of(data: Mapping[str, Any]) -> str:
+def version_of(data: Mapping[str, object]) -> str:
     """A definition's version as text, empty when it has none."""
     version = data.get("version")
     return str(version) if isinstance(version, str | int | float) else ""
 
 
-def text_of(data: Mapping[str, Any], *keys: str) -> Maybe[str]:
+def text_of(data: Mapping[str, object], *keys: str) -> Maybe[str]:
     """The first of some fields that holds text."""
-    return next((data[key] for key in keys if isinstance(data.get(key), str)), UNKNOWN)
+    return next((text for key in keys if isinstance(text := data.get(key), str)), UNKNOWN)
 
 
-def person_of(data: Mapping[str, Any], key: str = "author") -> Maybe[str]:
+def person_of(data: Mapping[str, object], key: str = "author") -> Maybe[str]:
     """A person's name, which some write as an object."""
     person = data.get(key)
     return text_of(person, "name") if isinstance(person, Mapping) else text_of(data, key)
 
 
-def strings_of(value: Any) -> list[str]:
+def strings_of(value: object) -> list[str]:
     """The texts in a list; anything else in it is passed over."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def tags_of(data: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """A definition's tags, None when it has no list of them."""
-    return tuple(strings_of(data["tags"])) if isinstance(data.get("tags"), list) else None
+def tags_of(data: Mapping[str, object]) -> Maybe[tuple[str, ...]]:
+    """A definition's tags, unknown when it has no list of them."""
+    tags = data.get("tags")
+    return tuple(strings_of(tags)) if isinstance(tags, list) else UNKNOWN
 
 
-def fork_of(data: Mapping[str, Any]) -> ForkRecord | None:
+def fork_of(data: Mapping[str, object]) -> ForkRecord | None:
     """The fork record inside a definition, in any of its three spellings."""
     own, other = data.get("fork_of"), data.get("fork")
     if isinstance(own, str) and own:
@@ -150,7 +148,7 @@ def fork_of(data: Mapping[str, Any]) -> ForkRecord | None:
     return None
 
 
-def _fork_record(record: Mapping[str, Any]) -> ForkRecord | None:
+def _fork_record(record: Mapping[str, object]) -> ForkRecord | None:
     name = text_of(record, "name", "upstream", "from_name")
     if name is UNKNOWN or not name:
         return None
@@ -191,18 +189,14 @@ def _split(text: str, suffix: str) -> tuple[str, str | None]:
     return document.header or "", document.body
 
 
-def _mapping(data: Any) -> dict[str, Any]:
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
+def _fields(data: object, body: str | None, kind: Kind) -> dict[str, object]:
+    """The fields of parsed YAML; a Markdown body always replaces the header's field."""
+    if not isinstance(data, dict | None):
         raise UnparsableError("must hold a mapping of fields")
-    return {str(key): value for key, value in data.items()}
-
-
-def _with_body(data: dict[str, Any], body: str | None, kind: Kind) -> dict[str, Any]:
+    fields = {str(key): value for key, value in (data or {}).items()}
     text = (body or "").replace("\r\n", "\n").strip()
     if text:
-        data[BODY_FIELD[kind]] = text
+        fields[BODY_FIELD[kind]] = text
     elif body is not None:
-        data.pop(BODY_FIELD[kind], None)  # the body always replaces the header's field
-    return data
+        fields.pop(BODY_FIELD[kind], None)
+    return fields

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.forge.changes import MISSING, Edit, same
-from fleet_agentpack.forge.definitions import BODY_FIELD, MAX_DEFINITION_BYTES, Kind, parse_text
+from fleet_agentpack.forge.definitions import BODY_FIELD, MAX_DEFINITION_BYTES, parse_text
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.names import Kind
 from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.kit import frontmatter
 from fleet_agentpack.kit.files import read_text
@@ -84,7 +85,7 @@ def _apply(data: Any, edit: Edit) -> None:
         data[last] = edit.value
 
 
-def _styled(value: Any) -> Any:
+def _styled(value: object) -> object:
     """Long text in block style, as a person would write it."""
     if isinstance(value, str) and "\n" in value:
         from ruamel.yaml.scalarstring import LiteralScalarString

@@ -1,10 +1,11 @@
-"""ForgeError: the seed's error payload with a code, details and what to do next."""
+"""ForgeError: the contract's error payload with a code, details and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.errors import AppError, Problem
 
 Code = Literal[
@@ -20,16 +21,63 @@ Code = Literal[
     "INTEGRITY_ERROR",
     "DEPENDENCY_ERROR",
     "CONFLICT_ERROR",
-    "INTERNAL_ERROR",  # not in the seed: a fault of ours has no other name
+    "INTERNAL_ERROR",  # not in the contract: a fault of ours has no other name
 ]
 
-ADD_REGISTRY = "Add a registry: fleet-agentpack forge registry add NAME URL"
+Step = Action | str
+
 SWITCH_ON = "Switch it on: `resolution` in .fractary/config.json"
 MOST_SHOWN = 10
+COMMANDS = {
+    "fractary_forge_agent_list": "forge agent-list",
+    "fractary_forge_agent_info": "forge agent-info {name}",
+    "fractary_forge_agent_validate": "forge agent-validate {path}",
+    "fractary_forge_tool_list": "forge tool-list",
+    "fractary_forge_tool_info": "forge tool-info {name}",
+    "fractary_forge_tool_validate": "forge tool-validate {path}",
+    "fractary_forge_plugin_list": "forge list",
+    "fractary_forge_plugin_info": "forge info {plugin}",
+    "fractary_forge_plugin_search": "forge search {query}",
+    "fractary_forge_config_get": "forge config get {key}",
+    "fractary_forge_config_show": "forge config show",
+    "fractary_forge_config_registry_list": "forge registry list",
+    "fractary_forge_cache_stats": "forge cache stats",
+    "fractary_forge_cache_clear": "forge cache clear",
+    "fractary_forge_fork_list": "forge fork list",
+    "fractary_forge_fork_info": "forge fork info {name}",
+    "fractary_forge_fork_diff": "forge fork diff {name}",
+    "fractary_forge_fork_check": "forge fork check",
+}
+
+
+def call(tool: str, text: str, **arguments: Any) -> Action:
+    """A step that one of the eighteen tools takes; `{}` in the text stands for it."""
+    return Action(f"fractary_forge_{tool}", arguments, text)
+
+
+def run(text: str, *words: str) -> Action:
+    """A step that only the command line takes; `{}` in the text stands for it."""
+    return Action.command("forge", *words, text=text)
+
+
+ADD_REGISTRY = run("Add a registry: {}", "registry", "add", "NAME", "URL")
+LOOK_CLOSER = Action(
+    "fractary_forge_tool_validate",
+    text="Look closer: fractary_forge_agent_validate, {}",
+    person="Look closer: fleet-agentpack forge agent-validate PATH, {}",
+)
+SEE_REGISTRIES = call("config_registry_list", "See the registries: {}")
+
+
+def list_all(kind: str) -> Action:
+    """The step that shows every name of a kind."""
+    return call(f"{kind}_list", "List what there is: {}")
 
 
 class ForgeError(AppError):
     """An expected failure of a forge query or command."""
+
+    commands = COMMANDS
 
     def __init__(
         self,
@@ -37,15 +85,19 @@ class ForgeError(AppError):
         message: str,
         *,
         details: Mapping[str, Any] | None = None,
-        suggestions: Sequence[str] = (),
+        suggestions: Sequence[Step] = (),
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, actions=suggestions)
         self.code = code
         self.details = dict(details or {})
-        self.suggestions = list(suggestions)
+
+    @property
+    def suggestions(self) -> list[str]:
+        """What an agent can do next."""
+        return [action.for_agent() for action in self.actions]
 
     def payload(self) -> dict[str, Any]:
-        """The error as the seed writes it."""
+        """The error as the contract has it."""
         return {
             "error": True,
             "code": self.code,
@@ -80,7 +132,7 @@ class ForgeError(AppError):
         )
 
     @classmethod
-    def invalid(cls, message: str, *suggestions: str, **details: Any) -> ForgeError:
+    def invalid(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """An argument that fits the schema and still cannot be used."""
         return cls("VALIDATION_ERROR", message, details=details, suggestions=suggestions)
 
@@ -105,7 +157,7 @@ class ForgeError(AppError):
             suggestions=[
                 *hint,
                 *([] if searched else [SWITCH_ON]),
-                f"List what there is: fractary_forge_{kind}_list",
+                list_all(kind),
             ],
         )
 
@@ -123,17 +175,15 @@ class ForgeError(AppError):
         where = "installed" if installed_only else "found in any registry"
         if not searched and not installed_only:
             where += ": none is configured"
-        suggestions = ["Check plugin name spelling"]
+        suggestions: list[Step] = ["Check plugin name spelling"]
         if versions:
             where += f"; the versions are {', '.join(versions[:MOST_SHOWN])}"
             suggestions = ["Ask for one of these versions, or for none"]
         if installed_only:
-            suggestions.append("Ask the registries: fractary_forge_plugin_info with remote: true")
-        suggestions.append("Find plugins: fractary_forge_plugin_search")
-        if not searched and not installed_only:
-            suggestions.append(ADD_REGISTRY)
-        else:
-            suggestions.append("See the registries: fractary_forge_config_registry_list")
+            suggestions.append(call("plugin_info", "Ask the registries: {}", remote=True))
+        suggestions.append(call("plugin_search", "Find plugins: {}"))
+        unconfigured = not searched and not installed_only
+        suggestions.append(ADD_REGISTRY if unconfigured else SEE_REGISTRIES)
         return cls(
             "PLUGIN_NOT_FOUND",
             f"Plugin {name} is not {where}",
@@ -149,12 +199,12 @@ class ForgeError(AppError):
             f"{path}: {message}",
             details={"path": str(path), **details},
             suggestions=[
-                "Correct the file, or move it away and run: fleet-agentpack forge init",
+                run("Correct the file, or move it away and run: {}", "init"),
             ],
         )
 
     @classmethod
-    def denied(cls, message: str, *suggestions: str, **details: Any) -> ForgeError:
+    def denied(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A file or directory that must not or cannot be touched."""
         return cls("PERMISSION_DENIED", message, details=details, suggestions=suggestions)
 
@@ -165,24 +215,20 @@ class ForgeError(AppError):
             "NETWORK_ERROR",
             message,
             details=details,
-            suggestions=[
-                "Check the connection and try again",
-                "See the registries: fractary_forge_config_registry_list",
-            ],
+            suggestions=["Check the connection and try again", SEE_REGISTRIES],
         )
 
     @classmethod
-    def conflict(cls, message: str, *suggestions: str, **details: Any) -> ForgeError:
+    def conflict(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A write that would lose somebody's changes."""
         return cls("CONFLICT_ERROR", message, details=details, suggestions=suggestions)
 
     @classmethod
-    def dependency(cls, message: str, *suggestions: str, **details: Any) -> ForgeError:
+    def dependency(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A base or a dependency that is missing or circular."""
         return cls(
             "DEPENDENCY_ERROR",
             message,
             details=details,
-            suggestions=suggestions
-            or ["Look closer: fractary_forge_agent_validate, fractary_forge_tool_validate"],
+            suggestions=suggestions or [LOOK_CLOSER],
         )

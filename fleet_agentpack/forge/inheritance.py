@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from fleet_agentpack.forge.definitions import Definition, Kind, strings_of
+from fleet_agentpack.forge.definitions import Definition, strings_of
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.names import Reference, parse_reference
+from fleet_agentpack.forge.names import Kind, parse_reference
+from fleet_agentpack.forge.resolver import Resolver, Search
 
 MAX_DEPTH = 50
 MOST_LOOKED_UP = 200  # references of one definition; nobody writes that many by hand
 
 
-class Lookup(Protocol):
-    """Where bases and dependencies come from."""
+@dataclass(frozen=True)
+class Inherited:
+    """A definition's fields over those of its bases, `extends` removed."""
 
-    def exists(self, kind: Kind, reference: Reference, warnings: list[str]) -> Definition | None:
-        """The definition that a reference allows, if there is one."""
+    fields: Mapping[str, Any]
+    searches: tuple[Search, ...] = ()  # for each base
+    problem: ForgeError | None = None  # a base is missing or circular; the fields are its own alone
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What came up while the bases were looked for."""
+        return tuple(warning for search in self.searches for warning in search.warnings)
+
+    def complete(self) -> Mapping[str, object]:
+        """The fields with those of every base. Raises `ForgeError` when a base is missing."""
+        if self.problem:
+            raise self.problem
+        return self.fields
 
 
-def flattened(definition: Definition, lookup: Lookup, warnings: list[str]) -> dict[str, Any]:
-    """A definition's fields with those of its bases below them, `extends` gone.
-
-    Raises `ForgeError` when a base is missing or the chain is a circle.
-    """
-    chain = [definition]
-    while (base := _base(chain, lookup, warnings)) is not None:
+def inherit(definition: Definition, resolver: Resolver) -> Inherited:
+    """A definition with everything that it inherits."""
+    chain: list[Definition] = [definition]
+    searches: list[Search] = []
+    while isinstance(text := chain[-1].data.get("extends"), str) and text:
+        searches.append(resolver.find(definition.kind, parse_reference(text)))
+        base = searches[-1].definition
+        problem = _problem(chain, text, base)
+        if problem or base is None:
+            return Inherited(definition.data, tuple(searches), problem)
         chain.append(base)
-    fields: dict[str, Any] = {}
+    fields: Mapping[str, Any] = {}
     for each in reversed(chain):
-        fields = _merged(fields, each.data, each.kind) if fields else dict(each.data)
-    fields.pop("extends", None)
-    return fields
+        fields = _merged(fields, each.data, each.kind) if fields else each.data
+    own = {key: value for key, value in fields.items() if key != "extends"}
+    return Inherited(own, tuple(searches))
 
 
-def dependency_cycle(definition: Definition, lookup: Lookup) -> list[str] | None:
+def dependency_cycle(definition: Definition, resolver: Resolver) -> list[str] | None:
     """The names along the first circle among a definition's dependencies, None without one.
 
     So many definitions are followed and no more: files from outside must not cost minutes.
@@ -52,7 +70,7 @@ def dependency_cycle(definition: Definition, lookup: Lookup) -> list[str] | None
             for text in requirements(current)[:MOST_LOOKED_UP]:
                 if len(finished) + len(trail) > MOST_LOOKED_UP:
                     break
-                found = lookup.exists("tool", parse_reference(text), [])
+                found = resolver.find("tool", parse_reference(text)).definition
                 cycle = visit(found, [*trail, current]) if found else None
                 if cycle:
                     return cycle
@@ -76,30 +94,26 @@ def requirements(definition: Definition) -> list[str]:
     return [text for text in dict.fromkeys(references) if parse_reference(text).name not in own]
 
 
-def _base(chain: list[Definition], lookup: Lookup, warnings: list[str]) -> Definition | None:
-    child = chain[-1]
-    text = child.data.get("extends")
-    if not isinstance(text, str) or not text:
-        return None
-    base = lookup.exists(child.kind, parse_reference(text), warnings)
-    if base is None:
-        raise ForgeError.dependency(
-            f"{child.name} extends {text}, which is not found", child=child.name, base=text
-        )
+def _problem(chain: list[Definition], text: str, base: Definition | None) -> ForgeError | None:
+    """Why a base cannot be the next of a chain."""
     names = [each.name for each in chain]
+    if base is None:
+        return ForgeError.dependency(
+            f"{names[-1]} extends {text}, which is not found", child=names[-1], base=text
+        )
     if any(_key(each) == _key(base) for each in chain):
-        cycle = " -> ".join([*names, base.name])
-        raise ForgeError.dependency(f"circular extends: {cycle}", cycle=[*names, base.name])
+        cycle = [*names, base.name]
+        return ForgeError.dependency(f"circular extends: {' -> '.join(cycle)}", cycle=cycle)
     if len(chain) >= MAX_DEPTH:
-        raise ForgeError.dependency(f"{names[0]} extends more than {MAX_DEPTH} bases")
-    return base
+        return ForgeError.dependency(f"{names[0]} extends more than {MAX_DEPTH} bases")
+    return None
 
 
 def _key(definition: Definition) -> tuple[Kind, str, str]:
     return definition.kind, definition.name, definition.version
 
 
-def _merged(base: Mapping[str, Any], child: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+def _merged(base: Mapping[str, Any], child: Mapping[str, Any], kind: Kind) -> dict[str, object]:
     fields = {**base, **child}
     unions = ("tools", "tags") if kind == "agent" else ("depends_on", "tags")
     for name in unions:
@@ -110,14 +124,9 @@ def _merged(base: Mapping[str, Any], child: Mapping[str, Any], kind: Kind) -> di
     if isinstance(base.get(shallow), Mapping) and isinstance(child.get(shallow), Mapping):
         fields[shallow] = {**base[shallow], **child[shallow]}
     if isinstance(base.get("custom_tools"), list) and isinstance(child.get("custom_tools"), list):
-        fields["custom_tools"] = _by_name(base["custom_tools"], child["custom_tools"])
+        # The child's tools win by name and keep the base's position.
+        tools = [*base["custom_tools"], *child["custom_tools"]]
+        names = [each.get("name") if isinstance(each, Mapping) else None for each in tools]
+        keys = [name if isinstance(name, str) else at for at, name in enumerate(names)]
+        fields["custom_tools"] = list(dict(zip(keys, tools, strict=True)).values())
     return fields
-
-
-def _by_name(base: list[Any], child: list[Any]) -> list[Any]:
-    """The child's tools win by name and keep the base's position."""
-    merged: dict[Any, Any] = {}
-    for index, tool in enumerate([*base, *child]):
-        name = tool.get("name") if isinstance(tool, Mapping) else None
-        merged[name if isinstance(name, str) else index] = tool
-    return list(merged.values())

@@ -6,27 +6,35 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError
+from fleet_agentpack.forge.config import Configuration
+from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, call, run
 from fleet_agentpack.forge.forks import is_breaking
-from fleet_agentpack.forge.names import Reference, checked_reference, is_usable_name
+from fleet_agentpack.forge.loaded import Loaded, noted
+from fleet_agentpack.forge.names import Reference, Scope, checked_reference, is_usable_name
 from fleet_agentpack.forge.plugin_folders import MANIFESTS, manifest_of
 from fleet_agentpack.forge.plugin_manifest import dependencies_of
-from fleet_agentpack.forge.plugins import Installed, Scope, choose
-from fleet_agentpack.forge.registries import Offer, checksum_of, safe_url
-from fleet_agentpack.forge.service import Desk
+from fleet_agentpack.forge.plugins import InstalledPlugin, InstalledPlugins, Plugins, choose
+from fleet_agentpack.forge.registries import Offer, RegistryClient, checksum_of, safe_url
 from fleet_agentpack.forge.swapping import clear_stages, new_stage, put_in_place, recover
 from fleet_agentpack.forge.writing import write_json, writing_below
-from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.forge.written import (
+    Installation,
+    PluginUpdate,
+    PluginVersion,
+    Removal,
+    Updates,
+)
+from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from fleet_agentpack.kit.semver import is_newer
 
 MOST_DEPENDENCIES = 50
 
-Order = list[tuple[Offer, dict[str, Any]]]  # plugins to put in place, each with its manifest
+Order = list[tuple[Offer, Mapping[str, Any]]]  # plugins to put in place, each with its manifest
 
 # Kind of component → the endings its files may have; the first is the default.
 ENDINGS = {
@@ -40,7 +48,17 @@ ENDINGS = {
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
+    """One component as a manifest lists it, not yet checked."""
+
+    kind: str
+    name: object
+    source: object
+    checksum: str | None
+
+
+@dataclass(frozen=True)
+class PluginFile:
     """One file of a plugin: where it goes, where it comes from, what it must hash to."""
 
     path: str
@@ -51,35 +69,46 @@ class Part:
 class Installer:
     """Writes below the `plugins` directories of a project and of a user."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(
+        self, configuration: Configuration, plugins: Plugins, client: RegistryClient
+    ) -> None:
+        self._configuration = configuration
+        self._plugins = plugins
+        self._client = client
 
-    def install(self, plugin: str, scope: Scope, *, force: bool = False) -> list[dict[str, Any]]:
+    def install(self, plugin: str, scope: Scope, *, force: bool = False) -> Installation:
         """Install a plugin and what it needs, all of it or nothing. Raises `ForgeError`."""
         reference = checked_reference("plugin", plugin)
-        survey = self._desk.plugins.survey(self._desk.warnings)
+        survey = self._plugins.survey()
         order = self._with_dependencies(reference, survey.offers, scope)
-        if not order:
+        if not order.value:
             raise ForgeError.plugin_missing(str(reference), searched=survey.searched)
         with self._writing(scope):
-            own = self._installed(reference.name, scope)
+            installed = self._plugins.installed(scope)
+            own = installed.named(reference.name)
             if own and not force:
                 raise ForgeError.conflict(
                     f"{own.name} {own.version} is already installed ({scope})",
-                    f"Update it: fleet-agentpack forge update {own.name}",
+                    run("Update it: {}", "update", own.name),
                     "Or install it again with --force",
                 )
-            return self._put(order, scope, force=force)
+            self._put(order.value, scope, installed, force=force)
+        return Installation(
+            tuple(PluginVersion(offer.name, offer.version, scope) for offer, _ in order.value),
+            noted(
+                self._configuration.warnings, survey.warnings, order.warnings, installed.warnings
+            ),
+        )
 
-    def uninstall(self, name: str, scope: Scope | None, *, force: bool = False) -> dict[str, Any]:
+    def uninstall(self, name: str, scope: Scope | None, *, force: bool = False) -> Removal:
         """Remove a plugin. Raises `ForgeError` when it was edited or is needed, unless forced."""
         name = checked_reference("plugin", name).name
-        plugins = self._desk.plugins.installed(self._desk.warnings)
-        copies = [each for each in plugins if each.name == name]
-        own = next((each for each in copies if scope in (each.scope, None)), None)
+        installed = self._plugins.installed()
+        own = installed.named(name, scope)
         if own is None:
             raise ForgeError.plugin_missing(name, searched=[], installed_only=True)
-        needing = [each.name for each in plugins if name in _needs(each.manifest)]
+        copies = [each for each in installed.plugins if each.name == name]
+        needing = [each.name for each in installed.plugins if name in _needs(each.manifest)]
         if needing and len(copies) == 1 and not force:
             raise ForgeError.dependency(
                 f"{', '.join(needing)} needs {name}; nothing was removed",
@@ -90,69 +119,74 @@ class Installer:
         with self._writing(own.scope):
             if not force:
                 _refuse_edited(own)
-            trash = new_stage(self._desk.plugins.base(own.scope))
+            trash = new_stage(self._plugins.base(own.scope))
             own.folder.rename(trash / "removed")
-        return {"name": own.name, "version": own.version, "scope": own.scope}
+        removed = PluginVersion(own.name, own.version, own.scope)
+        return Removal(removed, noted(self._configuration.warnings, installed.warnings))
 
     def update(
         self, names: Sequence[str], *, breaking: bool = False, dry_run: bool = False
-    ) -> dict[str, Any]:
+    ) -> Updates:
         """Update installed plugins, by name or all; a major step only when asked for."""
-        plugins = self._desk.plugins.installed(self._desk.warnings)
-        unknown = set(names) - {each.name for each in plugins}
+        installed = self._plugins.installed()
+        unknown = set(names) - {each.name for each in installed.plugins}
         if unknown:
             raise ForgeError.plugin_missing(min(unknown), searched=[], installed_only=True)
-        survey = self._desk.plugins.survey(self._desk.warnings)
-        updated: list[dict[str, Any]] = []
-        skipped: list[dict[str, Any]] = []
-        for plugin in plugins:
+        survey = self._plugins.survey()
+        updated: list[PluginUpdate] = []
+        skipped: list[PluginUpdate] = []
+        warnings = [*self._configuration.warnings, *installed.warnings, *survey.warnings]
+        for plugin in installed.plugins:
             offers = [each for each in survey.offers if each.name == plugin.name]
             newest = choose(offers, "latest")
             if (names and plugin.name not in names) or newest is None:
                 continue
-            current = self._installed(plugin.name, plugin.scope) or plugin
+            current = self._plugins.installed(plugin.scope).named(plugin.name) or plugin
             if not is_newer(newest.version, current.version):
                 continue  # also when another plugin's update has brought it along
-            step = {"name": plugin.name, "from": plugin.version, "to": newest.version}
+            step = PluginUpdate(plugin.name, plugin.version, newest.version)
             if is_breaking(plugin.version, newest.version) and not breaking:
-                skipped.append({**step, "reason": "breaking"})
+                skipped.append(replace(step, reason="breaking"))
                 continue
             if not dry_run:
-                self._update(Reference(plugin.name, newest.version), plugin, survey.offers, updated)
-            updated.append({**step, "scope": plugin.scope})
-        return {"updated": updated, "skipped": skipped, "dryRun": dry_run}
+                reference = Reference(plugin.name, newest.version)
+                warnings += self._update(reference, plugin.scope, survey.offers, updated)
+            updated.append(replace(step, scope=plugin.scope))
+        return Updates(tuple(updated), tuple(skipped), dry_run, noted(warnings))
 
     def _update(
         self,
         reference: Reference,
-        plugin: Installed,
+        scope: Scope,
         offers: Sequence[Offer],
-        done: list[dict[str, Any]],
-    ) -> None:
+        done: Sequence[PluginUpdate],
+    ) -> tuple[str, ...]:
         """Update one plugin with what it needs; an error tells which were updated before."""
         try:
-            order = self._with_dependencies(reference, offers, plugin.scope)
-            with self._writing(plugin.scope):
-                self._put(order, plugin.scope, force=False)
+            order = self._with_dependencies(reference, offers, scope)
+            with self._writing(scope):
+                self._put(order.value, scope, self._plugins.installed(scope), force=False)
         except ForgeError as error:
             if not done:
                 raise
-            before = ", ".join(each["name"] for each in done)
+            before = ", ".join(each.name for each in done)
             raise ForgeError(
                 error.code,
                 f"{error} (updated before that: {before})",
-                details={**error.details, "updated": done},
-                suggestions=error.suggestions,
+                details={**error.details, "updated": jsonable(done)},
+                suggestions=error.actions,
             ) from error
+        return order.warnings
 
     def _with_dependencies(
         self, reference: Reference, offers: Sequence[Offer], scope: Scope
-    ) -> Order:
+    ) -> Loaded[Order]:
         """The plugin and those it needs that are not installed; empty when nobody offers it.
 
-        Raises `ForgeError` when a dependency cannot be had, or not in one version for all.
+        Raises `ForgeError` when no registry offers a dependency, or not in one version for all.
         """
-        chosen: dict[str, tuple[Offer, dict[str, Any]]] = {}
+        chosen: dict[str, tuple[Offer, Mapping[str, Any]]] = {}
+        warnings: list[str] = []
         pending = [(reference, "")]
         while pending:
             wanted, needed_by = pending.pop(0)
@@ -165,42 +199,39 @@ class Installer:
             if offer is None and needed_by:
                 raise _unmet(needed_by, wanted, "which no registry offers")
             if offer is None:
-                return []
-            manifest = self._desk.plugins.manifest_of_offer(offer, self._desk.warnings)
-            chosen[wanted.name] = (offer, manifest)
+                return Loaded([])
+            manifest = self._plugins.manifest_of_offer(offer)
+            warnings += manifest.warnings
+            chosen[wanted.name] = (offer, manifest.value)
             if len(chosen) > MOST_DEPENDENCIES:
                 raise ForgeError.dependency(
                     f"{reference.name} needs more than {MOST_DEPENDENCIES} plugins; "
                     "nothing was installed"
                 )
-            needs = [Reference(name, ask) for name, ask in _needs(manifest).items()]
-            if self._desk.configuration.auto_install_dependencies:
+            needs = [Reference(name, ask) for name, ask in _needs(manifest.value).items()]
+            if self._configuration.auto_install_dependencies:
                 pending += [(need, wanted.name) for need in needs]
             else:
-                self._desk.warnings.extend(
+                warnings += [
                     f"{wanted.name} needs {need}, which is not installed"
                     for need in needs
                     if not self._satisfied(need, scope)
-                )
-        return list(reversed(chosen.values()))
+                ]
+        return Loaded(list(reversed(chosen.values())), tuple(warnings))
 
     def _satisfied(self, wanted: Reference, scope: Scope) -> bool:
         """Whether a plugin of that scope finds what it needs; all projects share the global one."""
-        own = self._installed(wanted.name, scope)
+        own = self._plugins.installed(scope).named(wanted.name)
         if own is None and scope == "local":
-            own = self._installed(wanted.name, "global")
+            own = self._plugins.installed("global").named(wanted.name)
         return own is not None and wanted.choose([own.version]) is not None
 
-    def _installed(self, name: str, scope: Scope) -> Installed | None:
-        plugins = self._desk.plugins.installed(self._desk.warnings, scope)
-        return next((each for each in plugins if each.name == name), None)
-
-    def _put(self, order: Order, scope: Scope, *, force: bool) -> list[dict[str, Any]]:
+    def _put(self, order: Order, scope: Scope, installed: InstalledPlugins, *, force: bool) -> None:
         """Stage everything, then put it in place together."""
-        base = self._desk.plugins.base(scope)
+        base = self._plugins.base(scope)
         stage = new_stage(base)
         for offer, manifest in order:
-            own = self._installed(offer.name, scope)
+            own = installed.named(offer.name)
             if own is None:
                 _refuse_occupied(base / offer.name, force=force)
             elif not force:
@@ -208,9 +239,6 @@ class Installer:
             place = own.folder.relative_to(base) if own else offer.name
             self._stage(offer, manifest, stage / place)
         put_in_place(base, stage)
-        return [
-            {"name": offer.name, "version": offer.version, "scope": scope} for offer, _ in order
-        ]
 
     def _stage(self, offer: Offer, manifest: Mapping[str, Any], folder: Path) -> None:
         for part in _parts(offer, manifest):
@@ -221,8 +249,8 @@ class Installer:
         known_as = {"name": offer.name, "version": offer.version}
         write_json(folder / "plugin.json", {**manifest, **known_as})
 
-    def _content(self, offer: Offer, part: Part) -> bytes:
-        verify = self._desk.configuration.verify_checksums
+    def _content(self, offer: Offer, part: PluginFile) -> bytes:
+        verify = self._configuration.verify_checksums
         if part.checksum is None and verify:
             raise ForgeError(
                 "INTEGRITY_ERROR",
@@ -232,11 +260,11 @@ class Installer:
                     "Ask the maintainer to add one, or set install.verify_checksums: false"
                 ],
             )
-        return self._desk.client.download(offer, part.url, part.checksum if verify else None)
+        return self._client.download(offer, part.url, part.checksum if verify else None)
 
     @contextmanager
     def _writing(self, scope: Scope) -> Iterator[None]:
-        base = self._desk.plugins.base(scope)
+        base = self._plugins.base(scope)
         with writing_below(base.parent):
             recover(base)
             try:
@@ -245,21 +273,21 @@ class Installer:
                 clear_stages(base)
 
 
-def _items(manifest: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Each component that a manifest lists, with its kind."""
+def _components(manifest: Mapping[str, Any]) -> Iterator[Component]:
     inner = manifest.get("components")
     table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
     for kind in ENDINGS:
         items = table.get(kind)
-        yield from ((kind, item) for item in (items if isinstance(items, list) else ()))
+        for item in items if isinstance(items, list) else ():
+            fields = item if isinstance(item, Mapping) else {"name": item}
+            source = fields.get("source") or fields.get("url") or fields.get("file")
+            yield Component(kind, fields.get("name"), source, checksum_of(fields.get("checksum")))
 
 
-def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[Part]:
-    for kind, item in _items(manifest):
-        fields = item if isinstance(item, Mapping) else {}
-        source = fields.get("source") or fields.get("url") or fields.get("file")
-        url, name = safe_url(offer.manifest_url, source), fields.get("name")
-        if url is None or not is_usable_name(name) or "/" in str(name):
+def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[PluginFile]:
+    for each in _components(manifest):
+        url, kind = safe_url(offer.manifest_url, each.source), each.kind
+        if url is None or not is_usable_name(each.name) or "/" in str(each.name):
             raise ForgeError.invalid(
                 f"{offer.name}: one of its {kind} has no usable name or source; "
                 "nothing was installed",
@@ -267,14 +295,14 @@ def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[Part]:
                 plugin=offer.name,
             )
         ending = PurePosixPath(urlsplit(url).path).suffix
-        file_name = f"{name}{ending if ending in ENDINGS[kind] else ENDINGS[kind][0]}"
-        yield Part(f"{kind}/{file_name}", url, checksum_of(fields.get("checksum")))
+        file_name = f"{each.name}{ending if ending in ENDINGS[kind] else ENDINGS[kind][0]}"
+        yield PluginFile(f"{kind}/{file_name}", url, each.checksum)
 
 
 def _unmet(needed_by: str, wanted: Reference, why: str) -> ForgeError:
     return ForgeError.dependency(
         f"{needed_by} needs {wanted.name}@{wanted.wanted}, {why}; nothing was installed",
-        "See what is offered: fractary_forge_plugin_search",
+        call("plugin_search", "See what is offered: {}"),
         "Or install without dependencies: set install.auto_install_dependencies to false",
         plugin=needed_by,
         missing=wanted.name,
@@ -297,7 +325,7 @@ def _refuse_occupied(folder: Path, *, force: bool) -> None:
         )
 
 
-def _refuse_edited(plugin: Installed) -> None:
+def _refuse_edited(plugin: InstalledPlugin) -> None:
     """A file that is not what was installed is somebody's, who wants to keep it."""
     recorded = dict(_recorded(plugin))
     files = [path for path in sorted(plugin.folder.rglob("*")) if not path.is_dir()]
@@ -318,12 +346,11 @@ def _refuse_edited(plugin: Installed) -> None:
         )
 
 
-def _recorded(plugin: Installed) -> Iterator[tuple[str, str | None]]:
+def _recorded(plugin: InstalledPlugin) -> Iterator[tuple[str, str | None]]:
     """The files that the manifest accounts for, each with its checksum if there is one."""
-    for kind, item in _items(plugin.manifest):
-        fields = item if isinstance(item, Mapping) else {"name": item}
-        for ending in ENDINGS[kind]:
-            yield f"{kind}/{fields.get('name')}{ending}", checksum_of(fields.get("checksum"))
+    for each in _components(plugin.manifest):
+        for ending in ENDINGS[each.kind]:
+            yield f"{each.kind}/{each.name}{ending}", each.checksum
 
 
 def _differs(path: Path, digest: str | None) -> bool:

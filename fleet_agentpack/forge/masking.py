@@ -26,7 +26,7 @@ def is_secret_name(name: str) -> bool:
     return bool(_SECRET_KEY.match(plain))
 
 
-def masked(value: Any, secrets: Collection[str] = (), key: str = "") -> Any:
+def masked(value: object, secrets: Collection[str] = (), key: str = "") -> object:
     """A copy without secrets: by the key's name, by known value, and inside URLs and headers."""
     if isinstance(value, Mapping):
         pair = _named_by(value)
@@ -38,11 +38,12 @@ def masked(value: Any, secrets: Collection[str] = (), key: str = "") -> Any:
         return [masked(item, secrets, key) for item in value]
     if value is None or value == "":
         return value
-    is_text = isinstance(value, str)
-    # `max_tokens` is a number; `tokens` of text are what they are called
-    if is_secret_name(key) or (is_text and is_secret_name(key.removesuffix("s"))):
+    if is_secret_name(key):
         return MASK
-    return _masked_text(value, secrets) if is_text else value
+    if not isinstance(value, str):
+        return value
+    # `max_tokens` is a number; `tokens` of text are what they are called
+    return MASK if is_secret_name(key.removesuffix("s")) else _masked_text(value, secrets)
 
 
 def masked_url(url: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
 from fleet_agentpack.forge.changes import (
     MISSING,
@@ -17,11 +18,15 @@ from fleet_agentpack.forge.changes import (
 )
 from fleet_agentpack.forge.definitions import Definition, read_data
 from fleet_agentpack.forge.editing import edited
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, run
 from fleet_agentpack.forge.forks import Fork, Forks
-from fleet_agentpack.forge.inheritance import Lookup, flattened
+from fleet_agentpack.forge.inheritance import inherit
+from fleet_agentpack.forge.loaded import Loaded, Warnings
 from fleet_agentpack.forge.places import refuse_unwritable
-from fleet_agentpack.forge.writing import stamp, write_text
+from fleet_agentpack.forge.resolver import Resolver
+from fleet_agentpack.forge.writing import stamp, write_text, writing_below
+from fleet_agentpack.forge.written import Merge
+from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable
 from fleet_agentpack.kit.semver import is_newer
 
 Side = Literal["ours", "theirs"]
@@ -36,6 +41,7 @@ class MergePlan:
     edits: tuple[Edit, ...]
     conflicts: tuple[Conflict, ...]
     base_is_known: bool = True  # whether the version that was forked can still be read
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_needed(self) -> bool:
@@ -44,52 +50,60 @@ class MergePlan:
             self.upstream.version, self.fork.upstream.version
         )
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self, *, merged: Maybe[bool] = UNKNOWN, warnings: Warnings = UNKNOWN) -> Merge:
         """The plan for a reader."""
-        return {
-            "name": self.fork.name,
-            "type": self.fork.kind,
-            "path": self.fork.shown,
-            "from": self.fork.upstream.version,
-            "to": self.upstream.version,
-            "changes": [dotted(edit.path) for edit in self.edits],
-            "conflicts": [conflict.shown() for conflict in self.conflicts],
-        }
+        return Merge(
+            name=self.fork.name,
+            type=self.fork.kind,
+            path=self.fork.shown,
+            from_=self.fork.upstream.version,
+            to=self.upstream.version,
+            changes=tuple(dotted(edit.path) for edit in self.edits),
+            conflicts=tuple(conflict.shown() for conflict in self.conflicts),
+            merged=merged,
+            warnings=warnings,
+        )
 
 
-def plan_merge(forks: Forks, lookup: Lookup, name: str, warnings: list[str]) -> MergePlan:
+def plan_merge(forks: Forks, resolver: Resolver, name: str) -> MergePlan:
     """What upstream changed since the fork was made. Raises `ForgeError`."""
-    fork = forks.find(name, warnings)
-    upstream = forks.upstream_of(fork, warnings)
-    base = _base_of(fork, forks, warnings)
-    local = compared(forks.definition_of(fork).data)
-    theirs = compared(flattened(upstream, lookup, warnings))
+    found = forks.find(name)
+    fork = found.value
+    upstream = forks.upstream_of(fork)
+    base = _base_of(fork, forks)
+    theirs = inherit(upstream.value, resolver)
+    warnings = [*found.warnings, *upstream.warnings, *base.warnings, *theirs.warnings]
     results: Sequence[Edit | Conflict]
-    if base is None:
-        results = [_disputed(each) for each in three_way({}, local, theirs)]
+    local, remote = compared(forks.definition_of(fork).data), compared(theirs.complete())
+    if base.value is None:
+        results = [_disputed(each) for each in three_way({}, local, remote)]
     else:
-        results = three_way(compared(flattened(base, lookup, warnings)), local, theirs)
+        before = inherit(base.value, resolver)
+        warnings += before.warnings
+        results = three_way(compared(before.complete()), local, remote)
     # A fork counts its own versions: where both sides moved on, its number stays.
     settled = [each for each in results if not _is_version_conflict(each)]
     return MergePlan(
         fork,
-        upstream,
+        upstream.value,
         tuple(each for each in settled if isinstance(each, Edit)),
         tuple(each for each in settled if isinstance(each, Conflict)),
-        base is not None,
+        base.value is not None,
+        tuple(warnings),
     )
 
 
-def _base_of(fork: Fork, forks: Forks, warnings: list[str]) -> Definition | None:
+def _base_of(fork: Fork, forks: Forks) -> Loaded[Definition | None]:
     """What was forked, None when that version is not there any more."""
     if not fork.upstream.version:
-        return None
+        return Loaded(None)
     try:
-        return forks.upstream_of(fork, warnings, fork.upstream.version)
+        found = forks.upstream_of(fork, fork.upstream.version)
     except ForgeError as error:
         if error.code not in ("AGENT_NOT_FOUND", "TOOL_NOT_FOUND"):
             raise
-        return None
+        return Loaded(None)
+    return Loaded(found.value, found.warnings)
 
 
 def _disputed(result: Edit | Conflict) -> Conflict:
@@ -99,7 +113,19 @@ def _disputed(result: Edit | Conflict) -> Conflict:
     return Conflict(result.path, MISSING, MISSING, result.value)
 
 
-def merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
+def merge(
+    forks: Forks, resolver: Resolver, root: Path, name: str, prefer: Side | None, now: datetime
+) -> MergePlan:
+    """Merge upstream into a fork below a `.fractary` directory. Raises `ForgeError`."""
+    # Planned under the lock, so that nothing changes the fork between reading and writing.
+    with writing_below(root):
+        plan = plan_merge(forks, resolver, name)
+        if plan.is_needed:
+            write_merge(plan, prefer, now)
+    return plan
+
+
+def write_merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
     """Write a planned merge. Raises `ForgeError` `CONFLICT_ERROR`, with nothing written."""
     if plan.conflicts and prefer is None:
         fields = ", ".join(dotted(conflict.path) for conflict in plan.conflicts)
@@ -109,9 +135,9 @@ def merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
             what = f"{source} is not there any more, so every difference needs a decision: {fields}"
         raise ForgeError.conflict(
             f"{what}; nothing was written",
-            f"Take upstream's: fleet-agentpack forge merge {plan.fork.name} --theirs",
-            f"Keep the fork's: fleet-agentpack forge merge {plan.fork.name} --ours",
-            **plan.shown(),
+            run("Take upstream's: {}", "merge", plan.fork.name, "--theirs"),
+            run("Keep the fork's: {}", "merge", plan.fork.name, "--ours"),
+            **jsonable(plan.shown()),
         )
     taken = plan.conflicts if prefer == "theirs" else ()
     edits = [*plan.edits, *(Edit(each.path, each.upstream) for each in taken)]

@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, list_all
 from fleet_agentpack.kit.semver import Version, VersionError, best_version
 
+Kind = Literal["agent", "tool"]
+Source = Literal["local", "global", "stockyard"]
+Scope = Literal["local", "global"]
+
+KINDS: tuple[Kind, ...] = ("agent", "tool")
 LONGEST_NAME = 200
 LONGEST_SHOWN = 80
 
@@ -69,7 +75,7 @@ def check_name(kind: str, name: str) -> None:
         raise ForgeError.invalid(
             f"{_shortened(name)!r} cannot be the name of an agent, tool or plugin: "
             "letters, digits, `-`, `_`, `.`, `:` and a scope such as @org/ are allowed",
-            f"List what there is: fractary_forge_{kind}_list",
+            list_all(kind),
             name=_shortened(name),
         )
 

@@ -55,14 +55,14 @@ def read_mapping(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
     return as_mapping(data)
 
 
-def as_mapping(data: Any) -> dict[str, Any]:
+def as_mapping(data: object) -> dict[str, Any]:
     """Parsed data that has to be an object with text keys. Raises `UnparsableError`."""
     if not isinstance(data, dict):
         raise UnparsableError(f"must hold an object, not {type_name(data)}")
     return {str(key): value for key, value in data.items()}
 
 
-def type_name(value: Any) -> str:
+def type_name(value: object) -> str:
     """What JSON calls the type of a value."""
     if value is None:
         return "null"
@@ -82,7 +82,7 @@ _NAMES: tuple[tuple[type, str], ...] = (
 )
 
 
-def _is_deep(data: Any) -> bool:
+def _is_deep(data: object) -> bool:
     level = [data]
     for _ in range(MAX_DEPTH + 1):
         inner = [each for each in level if isinstance(each, dict | list)]
@@ -94,7 +94,7 @@ def _is_deep(data: Any) -> bool:
     return True
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from fleet_agentpack.forge.definitions import SUFFIXES, person_of, strings_of, text_of, version_of
+from fleet_agentpack.forge.definitions import SUFFIXES, person_of, strings_of, text_of
 from fleet_agentpack.forge.registries import Offer
+from fleet_agentpack.forge.results import Components, PluginInfo
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
-COMPONENTS = ("agents", "tools", "workflows", "hooks", "commands")
 
-
-def described(
-    name: str, manifest: Mapping[str, Any], parts: dict[str, list[str]]
-) -> dict[str, Any]:
-    """The seed's account of a plugin."""
+def plugin_info(
+    name: str, version: str, manifest: Mapping[str, object], parts: Components
+) -> PluginInfo:
+    """A plugin as its manifest describes it."""
     keywords = strings_of(manifest.get("keywords") or manifest.get("tags"))
     repository = manifest.get("repository")
-    return {
-        "name": name,
-        "version": version_of(manifest),
-        "description": text_of(manifest, "description"),
-        "author": person_of(manifest),
-        "license": text_of(manifest, "license"),
-        "homepage": text_of(manifest, "homepage"),
-        "repository": text_of(repository, "url")
-        if isinstance(repository, Mapping)
-        else text_of(manifest, "repository"),
-        "keywords": keywords or UNKNOWN,
-        "components": parts,
-        "dependencies": dependencies_of(manifest),
-    }
+    inner = repository if isinstance(repository, Mapping) else {"url": repository}
+    return PluginInfo(
+        name=name,
+        version=version,
+        description=text_of(manifest, "description"),
+        author=person_of(manifest),
+        license=text_of(manifest, "license"),
+        homepage=text_of(manifest, "homepage"),
+        repository=text_of(inner, "url"),
+        keywords=tuple(keywords) or UNKNOWN,
+        components=parts,
+        dependencies=dependencies_of(manifest),
+    )
 
 
-def dependencies_of(manifest: Mapping[str, Any]) -> Maybe[dict[str, str]]:
+def dependencies_of(manifest: Mapping[str, object]) -> Maybe[dict[str, str]]:
     """The plugins that a plugin needs, written as a map or as a list."""
     found = manifest.get("dependencies", manifest.get("requires"))
     if isinstance(found, Mapping):
@@ -52,7 +50,7 @@ def dependencies_of(manifest: Mapping[str, Any]) -> Maybe[dict[str, str]]:
     return pairs
 
 
-def of_offer(offer: Offer) -> dict[str, Any]:
+def of_offer(offer: Offer) -> dict[str, object]:
     """What a registry says of a plugin, as its manifest would."""
     known = {
         "description": offer.description,
@@ -67,34 +65,33 @@ def of_offer(offer: Offer) -> dict[str, Any]:
     }
 
 
-def components(manifest: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The names of the parts that a manifest lists."""
+def components(manifest: Mapping[str, object], folder: Path | None = None) -> Components:
+    """The names of a plugin's parts: those that its manifest lists, then those only on disk."""
     inner = manifest.get("components")
     table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
-    return {kind: _component_names(table.get(kind)) for kind in COMPONENTS}
+    kinds = [each.name for each in fields(Components)]
+    on_disk = {kind: _names_in(folder / kind) if folder else [] for kind in kinds}
+    names = {kind: dict.fromkeys([*_names(table.get(kind)), *on_disk[kind]]) for kind in kinds}
+    return Components(**{kind: tuple(found) for kind, found in names.items()})
 
 
-def _component_names(items: Any) -> list[str]:
+def _names(items: object) -> list[str]:
     names = []
     for item in items if isinstance(items, list) else []:
         name = item.get("name") if isinstance(item, Mapping) else item
         if isinstance(name, str) and name:
             path = PurePosixPath(name)
             names.append(path.stem if path.suffix in (*SUFFIXES, ".js", ".json") else path.name)
-    return list(dict.fromkeys(names))
+    return names
 
 
-def components_in(folder: Path) -> dict[str, list[str]]:
-    """The names of the parts that a plugin's directory holds."""
-    found: dict[str, list[str]] = {}
-    for kind in COMPONENTS:
-        try:
-            entries = sorted((folder / kind).iterdir())
-        except OSError:
-            entries = []
-        found[kind] = [
-            each.name if each.is_dir() else each.stem
-            for each in entries
-            if not each.name.startswith(".")
-        ]
-    return found
+def _names_in(folder: Path) -> list[str]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return []
+    return [
+        each.name if each.is_dir() else each.stem
+        for each in entries
+        if not each.name.startswith(".")
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,8 @@ from fleet_agentpack.forge.config import Registry
 from fleet_agentpack.forge.config_files import is_registry_url
 from fleet_agentpack.forge.credentials import Credentials
 from fleet_agentpack.forge.definitions import person_of, strings_of, text_of, version_of
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, call
+from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.names import is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
@@ -51,6 +52,7 @@ class Survey:
     offers: tuple[Offer, ...]
     searched: tuple[str, ...]
     unreached: tuple[tuple[str, ForgeError], ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class RegistryClient:
@@ -61,9 +63,7 @@ class RegistryClient:
         self._transport = transport
         self._credentials = credentials
 
-    def survey(
-        self, registries: Sequence[Registry], warnings: list[str], *, network: bool = True
-    ) -> Survey:
+    def survey(self, registries: Sequence[Registry], *, network: bool = True) -> Survey:
         """Everything that these registries offer, in their order.
 
         Without `network` only the cache is asked. A registry that fails is answered for by its old
@@ -79,16 +79,16 @@ class RegistryClient:
         if network and stale:
             requests = [self._request(registries[i], registries[i].url) for i in stale]
             answers = dict(zip(stale, self._transport.fetch_all(requests), strict=True))
-        offers: list[Offer] = []
-        unreached: list[tuple[str, ForgeError]] = []
-        for index, registry in enumerate(registries):
-            found = self._settled(registry, kept[index], answers.get(index), warnings)
-            if isinstance(found, ForgeError):
-                unreached.append((registry.name, found))
-            elif found is not None:
-                offers += _offers(registry, found, warnings)
-        names = tuple(registry.name for registry in registries)
-        return Survey(tuple(offers), names, tuple(unreached))
+        parts = [
+            self._settled(registry, kept[index], answers.get(index))
+            for index, registry in enumerate(registries)
+        ]
+        return Survey(
+            offers=tuple(offer for part in parts for offer in part.offers),
+            searched=tuple(registry.name for registry in registries),
+            unreached=tuple(each for part in parts for each in part.unreached),
+            warnings=tuple(warning for part in parts for warning in part.warnings),
+        )
 
     def download(self, offer: Offer, url: str, checksum: str | None) -> bytes:
         """A file that a registry refers to, from the cache or fetched, with its checksum verified.
@@ -108,14 +108,11 @@ class RegistryClient:
         return Request(url, self._credentials.headers(registry, url))
 
     def _settled(
-        self,
-        registry: Registry,
-        kept: CachedManifest | None,
-        answer: bytes | ForgeError | None,
-        warnings: list[str],
-    ) -> dict[str, Any] | ForgeError | None:
-        """The manifest that counts: the answer, else what was kept, else the error."""
-        error: ForgeError | None = None
+        self, registry: Registry, kept: CachedManifest | None, answer: bytes | ForgeError | None
+    ) -> Survey:
+        """What one registry offers: by its answer, else by the manifest that was kept."""
+        error = answer if isinstance(answer, ForgeError) else None
+        manifest = kept.manifest if kept else None
         if isinstance(answer, bytes):
             try:
                 manifest = _parsed(registry, answer)
@@ -123,22 +120,18 @@ class RegistryClient:
                 error = bad
             else:
                 if not registry.url.startswith("file:"):
-                    self._cache.keep_manifest(
-                        registry.name, registry.url, manifest, registry.cache_ttl_s
-                    )
-                return manifest
-        elif answer is not None:
-            error = answer
-        if kept is None or not isinstance(kept.manifest, dict):
-            if error:
-                warnings.append(f"Registry {registry.name} was not reached: {error}")
-            return error
-        if error:
-            when = datetime.fromtimestamp(kept.fetched_at, UTC).isoformat(timespec="seconds")
-            warnings.append(
-                f"Registry {registry.name} was not reached: {error}; this is its manifest of {when}"
-            )
-        return kept.manifest
+                    name, ttl = registry.name, registry.cache_ttl_s
+                    self._cache.keep_manifest(name, registry.url, manifest, ttl)
+        warning = f"Registry {registry.name} was not reached: {error}"
+        if manifest is None:
+            failed = ((registry.name, error),) if error else ()
+            return Survey((), (), failed, (warning,) if error else ())
+        found = _offers(registry, manifest)
+        if error is None or kept is None:
+            return Survey(tuple(found.value), (), (), found.warnings)
+        when = datetime.fromtimestamp(kept.fetched_at, UTC).isoformat(timespec="seconds")
+        old = f"{warning}; using its manifest of {when}"
+        return Survey(tuple(found.value), (), (), (old, *found.warnings))
 
 
 def verify(content: bytes, checksum: str, url: str) -> None:
@@ -151,18 +144,18 @@ def verify(content: bytes, checksum: str, url: str) -> None:
             details={"url": shown, "expected": f"sha256:{checksum}", "actual": f"sha256:{actual}"},
             suggestions=[
                 "Do not use this file; tell the registry's maintainer",
-                "Clear the cache and try again: fractary_forge_cache_clear",
+                call("cache_clear", "Clear the cache and try again: {}"),
             ],
         )
 
 
-def checksum_of(value: Any) -> str | None:
+def checksum_of(value: object) -> str | None:
     """The hexadecimal digest in `sha256:…` or `sha256-…`, None for anything else."""
     match = _CHECKSUM.match(value) if isinstance(value, str) else None
     return match[1].lower() if match else None
 
 
-def safe_url(base: str, url: Any) -> str | None:
+def safe_url(base: str, url: object) -> str | None:
     """A URL that a manifest refers to; a remote one may not point into this machine's files."""
     if not isinstance(url, str) or not url:
         return None
@@ -179,7 +172,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _parsed(registry: Registry, answer: bytes) -> dict[str, Any]:
+def _parsed(registry: Registry, answer: bytes) -> Mapping[str, object]:
     try:
         manifest = as_mapping(parse_json(answer.decode("utf-8-sig")))
         if not isinstance(manifest.get("plugins"), list):
@@ -192,16 +185,15 @@ def _parsed(registry: Registry, answer: bytes) -> dict[str, Any]:
     return manifest
 
 
-def _offers(registry: Registry, manifest: dict[str, Any], warnings: list[str]) -> list[Offer]:
+def _offers(registry: Registry, manifest: Mapping[str, object]) -> Loaded[list[Offer]]:
     entries = manifest.get("plugins")
     offers = [_offer(registry, each) for each in entries] if isinstance(entries, list) else []
     broken = offers.count(None)
-    if broken:
-        warnings.append(
-            f"Registry {registry.name}: {broken} of {len(offers)} entries lack a usable name, "
-            "version or manifest_url and are left out"
-        )
-    return [offer for offer in offers if offer]
+    warning = (
+        f"Registry {registry.name}: {broken} of {len(offers)} entries lack a usable name, "
+        "version or manifest_url and are left out"
+    )
+    return Loaded([offer for offer in offers if offer], (warning,) if broken else ())
 
 
 def _offer(registry: Registry, entry: Any) -> Offer | None:

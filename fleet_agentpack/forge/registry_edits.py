@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from fleet_agentpack.forge.config_files import DEFAULT_PRIORITY, is_registry_url
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, run
 from fleet_agentpack.forge.masking import is_secret_name
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.writing import write_json, writing_below
+from fleet_agentpack.forge.written import RegistryChange
+from fleet_agentpack.kit.proxies import is_loopback
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
@@ -27,7 +28,7 @@ def add_registry(
     kind: str = "manifest",
     priority: int = DEFAULT_PRIORITY,
     token_env: str | None = None,
-) -> Path:
+) -> RegistryChange:
     """Add a registry to the project's or the user's file. Raises `ForgeError`."""
     if not _NAME.match(name):
         raise ForgeError.invalid(
@@ -39,7 +40,7 @@ def add_registry(
     if token_env is not None and not _VARIABLE.match(token_env):
         raise ForgeError.invalid(
             "the token is given by the name of a variable, such as MY_TOKEN",
-            f"Or keep it outside of files: fleet-agentpack forge login {name}",
+            run("Or keep it outside of files: {}", "login", name),
         )
     path = _file(places, for_user=for_user)
     with writing_below(path.parent):
@@ -47,9 +48,9 @@ def add_registry(
         if any(isinstance(each, dict) and each.get("name") == name for each in registries):
             raise ForgeError.conflict(
                 f"{places.shown(path)} has a registry {name} already",
-                f"Remove it first: fleet-agentpack forge registry remove {name}",
+                run("Remove it first: {}", "registry", "remove", name),
             )
-        entry: dict[str, Any] = {
+        entry: dict[str, object] = {
             "name": name,
             "type": kind,
             "url": url,
@@ -59,10 +60,10 @@ def add_registry(
         if token_env:
             entry["auth"] = {"type": "bearer", "token_env": token_env}
         write_json(path, {**data, "registries": [*registries, entry]})
-    return path
+    return RegistryChange(name, places.shown(path))
 
 
-def remove_registry(places: Places, name: str, *, for_user: bool = False) -> Path:
+def remove_registry(places: Places, name: str, *, for_user: bool = False) -> RegistryChange:
     """Take a registry out of the project's or the user's file. Raises `ForgeError`."""
     path = _file(places, for_user=for_user)
     with writing_below(path.parent):
@@ -75,10 +76,10 @@ def remove_registry(places: Places, name: str, *, for_user: bool = False) -> Pat
                 "CONFIG_ERROR",
                 f"{places.shown(path)} has no registry {name[:80]!r}",
                 details={"path": str(path), "name": name[:80]},
-                suggestions=["See them all: fleet-agentpack forge registry list"],
+                suggestions=[run("See them all: {}", "registry", "list")],
             )
         write_json(path, {**data, "registries": kept})
-    return path
+    return RegistryChange(name, places.shown(path))
 
 
 def _file(places: Places, *, for_user: bool) -> Path:
@@ -91,7 +92,7 @@ def _file(places: Places, *, for_user: bool) -> Path:
     return path
 
 
-def _read(path: Path) -> tuple[dict[str, Any], list[Any]]:
+def _read(path: Path) -> tuple[dict[str, object], list[object]]:
     try:
         data = read_mapping(path)
     except FileNotFoundError:
@@ -108,11 +109,11 @@ def _check_url(url: str) -> None:
     if not is_registry_url(url):
         raise ForgeError.invalid("the URL must start with https:// or file:///")
     parts = urlsplit(url)
-    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ForgeError.invalid("a registry beyond this machine needs https://")
     in_query = any(is_secret_name(name) for name, _ in parse_qsl(parts.query))
     if parts.username or parts.password or in_query:
         raise ForgeError.invalid(
             "the URL holds a password or token, which would be stored in clear text",
-            "Leave it out and use: fleet-agentpack forge login NAME",
+            run("Leave it out and use: {}", "login", "NAME"),
         )

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.forge.config import Configuration
-from fleet_agentpack.forge.definitions import (
-    Definition,
-    Kind,
-    Row,
-    Source,
-    read_data,
-    version_of,
+from fleet_agentpack.forge.definition_index import (
+    DefinitionFile,
+    DefinitionFolder,
+    DefinitionIndex,
+    IndexedDefinition,
+    Progress,
 )
-from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.library import Found, Library, Listed, Report, Shelf
-from fleet_agentpack.forge.names import Reference, is_usable_name
+from fleet_agentpack.forge.definitions import Definition, ListedDefinition, read_data, version_of
+from fleet_agentpack.forge.errors import ForgeError, call
+from fleet_agentpack.forge.loaded import Loaded
+from fleet_agentpack.forge.names import Kind, Reference, Source, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.forge.plugin_folders import plugin_folders
 from fleet_agentpack.forge.stockyard import Stockyard
@@ -28,20 +29,34 @@ SOURCES: tuple[Source, ...] = ("local", "global", "stockyard")
 MOST_SIMILAR = 3
 
 
+@dataclass(frozen=True)
+class Search:
+    """The definition that a reference means, if there is one, and what was in its way."""
+
+    definition: Definition | None = None
+    broken: tuple[str, ...] = ()  # nearer files that cannot be read
+    unreached: tuple[str, ...] = ()  # why the stockyard did not answer, or only with an old answer
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a caller should know; broken files only where another one took their place."""
+        return (*self.unreached, *self.broken) if self.definition else self.unreached
+
+
 class Resolver:
     """Looks definitions up in every tier that is switched on; made for one call.
 
-    A place that was looked at is remembered: definitions refer to each other over and over.
+    A file that was looked at is remembered: definitions refer to each other over and over.
     """
 
     def __init__(
-        self, configuration: Configuration, library: Library, stockyard: Stockyard
+        self, configuration: Configuration, index: DefinitionIndex, stockyard: Stockyard
     ) -> None:
         self._configuration = configuration
-        self._library = library
+        self._index = index
         self._stockyard = stockyard
-        self._shelves: dict[tuple[Kind, Source], list[Shelf]] = {}
-        self._places: dict[tuple[Shelf, str], list[Found]] = {}
+        self._folders: dict[tuple[Kind, Source], list[DefinitionFolder]] = {}
+        self._files: dict[tuple[DefinitionFolder, str], list[DefinitionFile]] = {}
         self._opened: dict[Path, Definition | str] = {}
 
     def tiers(self, source: str = "all") -> list[Source]:
@@ -52,14 +67,19 @@ class Resolver:
             if source in (tier, "all") and self._configuration.tier_enabled(tier)
         ]
 
-    def shelves(self, kind: Kind, tier: Source) -> list[Shelf]:
+    @property
+    def disk_tiers(self) -> list[Source]:
+        """The tiers that need no network."""
+        return [tier for tier in self.tiers() if tier != "stockyard"]
+
+    def folders(self, kind: Kind, tier: Source) -> list[DefinitionFolder]:
         """The directories of a tier: its own, then those of installed plugins."""
         key = (kind, tier)
-        if key not in self._shelves:
-            self._shelves[key] = list(self._find_shelves(kind, tier))
-        return self._shelves[key]
+        if key not in self._folders:
+            self._folders[key] = list(self._find_folders(kind, tier))
+        return self._folders[key]
 
-    def _find_shelves(self, kind: Kind, tier: Source) -> Iterator[Shelf]:
+    def _find_folders(self, kind: Kind, tier: Source) -> Iterator[DefinitionFolder]:
         configuration = self._configuration
         if tier == "local":
             root, base = configuration.local_root(kind), configuration.places.project
@@ -67,227 +87,211 @@ class Resolver:
         else:
             base = within = configuration.global_root
             root = base / f"{kind}s"
-        yield Shelf(kind, root, tier, within=within)
+        yield DefinitionFolder(kind, root, tier, within=within)
         for name, folder in plugin_folders(base / "plugins"):
-            yield Shelf(kind, folder / f"{kind}s", tier, owner=name, within=within)
+            yield DefinitionFolder(kind, folder / f"{kind}s", tier, owner=name, within=within)
 
     def listing(
         self,
         kind: Kind,
         source: str,
-        warnings: list[str],
         *,
         want_tags: bool = True,
-        report: Report | None = None,
-    ) -> list[Row]:
-        """Each name once, from the nearest tier that has it; a file that is broken is a warning."""
-        rows: dict[str, Row] = {}
+        progress: Progress | None = None,
+    ) -> Loaded[list[ListedDefinition]]:
+        """Each name once, from the nearest tier that has it; a broken file is a warning."""
+        listed: dict[str, ListedDefinition] = {}
+        warnings: list[str] = []
         for tier in self.tiers(source):
             if tier == "stockyard":
-                found = self._stockyard.rows(kind, warnings, want_tags=want_tags)
+                found = self._stockyard.listing(kind, want_tags=want_tags)
             else:
-                found = self._disk_rows(kind, tier, warnings, report)
-            for row in found:
-                rows.setdefault(row.name, row)
-        return list(rows.values())
+                found = self._on_disk(kind, tier, progress)
+            warnings += found.warnings
+            for each in found.value:
+                listed.setdefault(each.name, each)
+        return Loaded(list(listed.values()), tuple(warnings))
 
-    def listed(self, kind: Kind, tier: Source, warnings: list[str]) -> list[Listed]:
-        """Every readable definition on a tier's own disk, all versions."""
-        found: list[Listed] = []
-        for shelf in self.shelves(kind, tier):
-            for each in self._library.listing(shelf):
-                if each.summary.problem:
-                    warnings.append(self._broken(each.found.path, each.summary.problem))
-                else:
-                    found.append(each)
-        return found
+    def indexed(
+        self, kind: Kind, tier: Source, progress: Progress | None = None
+    ) -> Loaded[list[IndexedDefinition]]:
+        """Every readable definition of a tier on disk, all versions; a broken file is a warning."""
+        folders = self.folders(kind, tier)
+        found = [each for folder in folders for each in self._index.listing(folder, progress)]
+        problems = [(each.file.path, each.summary.problem) for each in found]
+        broken = [self._broken(path, problem) for path, problem in problems if problem]
+        return Loaded([each for each in found if not each.summary.problem], tuple(broken))
 
     def resolve(
         self,
         kind: Kind,
         reference: Reference,
-        warnings: list[str],
         source: str = "all",
         *,
         apart_from: Path | None = None,
-    ) -> Definition:
+    ) -> Loaded[Definition]:
         """The nearest definition that a reference allows; the file `apart_from` does not count.
 
         Raises `ForgeError`: not found, or found only in files that cannot be read.
         """
-        broken: list[str] = []
-        definition = self._nearest(kind, reference, source, warnings, broken, apart_from)
-        if definition:
-            return definition
-        if broken:
+        found = self._search(kind, reference, source, apart_from)
+        if found.definition:
+            return Loaded(found.definition, found.warnings)
+        if found.broken:
             raise ForgeError.invalid(
-                f"{kind} {reference.name!r} cannot be read: {broken[0]}",
-                f"See what is wrong: fractary_forge_{kind}_validate",
+                f"{kind} {reference.name!r} cannot be read: {found.broken[0]}",
+                call(f"{kind}_validate", "See what is wrong: {}"),
                 name=reference.name,
-                problems=broken,
+                problems=list(found.broken),
             )
-        raise self._missing(kind, reference, self.tiers(source), warnings)
+        raise self._missing(kind, reference, self.tiers(source), found.warnings)
 
-    def _nearest(
-        self,
-        kind: Kind,
-        reference: Reference,
-        source: str,
-        warnings: list[str],
-        broken: list[str],
-        apart_from: Path | None = None,
-    ) -> Definition | None:
+    def find(self, kind: Kind, reference: Reference) -> Search:
+        """The nearest definition that a reference allows and that can be read."""
+        if not is_usable_name(reference.name, kind):
+            return Search()
+        return self._search(kind, reference, "all", None)
+
+    def _search(
+        self, kind: Kind, reference: Reference, source: str, apart_from: Path | None
+    ) -> Search:
+        broken: list[str] = []
         for tier in self.tiers(source):
             if tier == "stockyard":
-                definition = self._stockyard.resolve(kind, reference, warnings)
-            else:
-                definition = self._from_disk(kind, reference, tier, broken, apart_from)
-            if definition:
-                warnings += broken
-                return definition
-        return None
+                remote = self._stockyard.resolve(kind, reference)
+                return Search(remote.value, tuple(broken), remote.warnings)
+            found = self._from_disk(kind, reference, tier, apart_from)
+            broken += found.broken
+            if found.definition:
+                return Search(found.definition, tuple(broken))
+        return Search(broken=tuple(broken))
 
     def nearest_file(self, kind: Kind, reference: Reference) -> Path | None:
         """The file that a reference means by its path alone, valid or not."""
-        for tier in self.tiers():
-            found = [] if tier == "stockyard" else self._find(kind, reference.name, tier, None)
-            places = {each.version or "": each for each in found if not each.problem}
-            chosen = "" if reference.any_version and "" in places else None
+        for tier in self.disk_tiers:
+            found = self._find(kind, reference.name, tier, None)
+            files = {each.version or "": each for each in found if not each.problem}
+            chosen = "" if reference.any_version and "" in files else None
             if chosen is None:
-                chosen = reference.choose([version for version in places if version])
+                chosen = reference.choose([version for version in files if version])
             if chosen is not None:
-                return places[chosen].path
+                return files[chosen].path
         return None
 
     def find_local(self, kind: Kind, name: str) -> Path | None:
         """The project's own file of a name, in any layout; plugins do not count."""
-        own = self.shelves(kind, "local")[0]
-        return next((found.path for found in self._library.find(own, name)), None)
-
-    def exists(self, kind: Kind, reference: Reference, warnings: list[str]) -> Definition | None:
-        """The definition that a reference allows, None when there is none that can be read."""
-        if not is_usable_name(reference.name, kind):
-            return None
-        return self._nearest(kind, reference, "all", warnings, [])
+        own = self.folders(kind, "local")[0]
+        return next((file.path for file in self._index.find(own, name)), None)
 
     def versions(
-        self,
-        kind: Kind,
-        name: str,
-        warnings: list[str],
-        *,
-        network: bool = True,
-        apart_from: Path | None = None,
-    ) -> list[str]:
+        self, kind: Kind, name: str, *, network: bool = True, apart_from: Path | None = None
+    ) -> Loaded[list[str]]:
         """Every known version of a name; the file `apart_from` does not count."""
-        known: list[str] = []
-        for tier in self.tiers():
-            if tier != "stockyard":
-                found = self._find(kind, name, tier, apart_from)
-                known += [version for each in found if (version := self._version(each, []))]
-            elif network:
-                known += self._stockyard.versions(kind, name, warnings)
-        return list(dict.fromkeys(known))
+        found = [f for tier in self.disk_tiers for f in self._find(kind, name, tier, apart_from)]
+        known = [version for file in found if (version := self._version(file))]
+        remote: Loaded[list[str]] = Loaded([])
+        if network and "stockyard" in self.tiers():
+            remote = self._stockyard.versions(kind, name)
+        return Loaded(list(dict.fromkeys([*known, *remote.value])), remote.warnings)
 
     def _from_disk(
-        self,
-        kind: Kind,
-        reference: Reference,
-        tier: Source,
-        broken: list[str],
-        apart_from: Path | None,
-    ) -> Definition | None:
-        candidates: dict[str, Found] = {}
-        for found in self._find(kind, reference.name, tier, apart_from):
-            version = self._version(found, broken)
-            if version is not None:
-                candidates.setdefault(version, found)
+        self, kind: Kind, reference: Reference, tier: Source, apart_from: Path | None
+    ) -> Search:
+        broken: list[str] = []
+        candidates: dict[str, DefinitionFile] = {}
+        for file in self._find(kind, reference.name, tier, apart_from):
+            version = self._version(file)
+            if version is None:
+                broken.append(str(self._open(file)))
+            else:
+                candidates.setdefault(version, file)
         while (chosen := reference.choose(list(candidates))) is not None:
-            definition = self._read(candidates.pop(chosen), broken)
-            if definition:
-                return definition
-        return None
+            opened = self._open(candidates.pop(chosen))
+            if isinstance(opened, Definition):
+                return Search(opened, tuple(broken))
+            broken.append(opened)
+        return Search(broken=tuple(broken))
 
-    def _find(self, kind: Kind, name: str, tier: Source, apart_from: Path | None) -> list[Found]:
-        for shelf in self.shelves(kind, tier):
+    def _find(
+        self, kind: Kind, name: str, tier: Source, apart_from: Path | None
+    ) -> list[DefinitionFile]:
+        for folder in self.folders(kind, tier):
             wanted = name
-            if shelf.owner:
-                owner = next(
-                    (p for p in (f"{shelf.owner}/", f"@{shelf.owner}/") if name.startswith(p)), ""
-                )
+            if folder.owner:
+                owners = (f"{folder.owner}/", f"@{folder.owner}/")
+                owner = next((each for each in owners if name.startswith(each)), "")
                 wanted = name[len(owner) :]
-            if (shelf, wanted) not in self._places:
-                self._places[shelf, wanted] = self._library.find(shelf, wanted)
-            found = [each for each in self._places[shelf, wanted] if each.path != apart_from]
+            if (folder, wanted) not in self._files:
+                self._files[folder, wanted] = self._index.find(folder, wanted)
+            found = [each for each in self._files[folder, wanted] if each.path != apart_from]
             if found:
                 return found
         return []
 
-    def _read(self, found: Found, broken: list[str]) -> Definition | None:
-        if found.path not in self._opened:
-            self._opened[found.path] = self._open(found)
-        opened = self._opened[found.path]
-        if isinstance(opened, Definition):
-            return opened
-        broken.append(opened)
-        return None
+    def _open(self, file: DefinitionFile) -> Definition | str:
+        """The definition in a file, or why there is none."""
+        if file.path not in self._opened:
+            self._opened[file.path] = self._read(file)
+        return self._opened[file.path]
 
-    def _open(self, found: Found) -> Definition | str:
-        """The definition at a place, or why there is none."""
+    def _read(self, file: DefinitionFile) -> Definition | str:
         try:
-            if found.problem:
-                raise UnparsableError(found.problem)
-            data = read_data(found.path, found.shelf.kind)
+            if file.problem:
+                raise UnparsableError(file.problem)
+            data = read_data(file.path, file.folder.kind)
         except FileNotFoundError:
-            return self._broken(found.path, "vanished while it was read")
+            return self._broken(file.path, "vanished while it was read")
         except UnparsableError as error:
-            return self._broken(found.path, str(error))
+            return self._broken(file.path, str(error))
         return Definition(
-            kind=found.shelf.kind,
-            name=found.name,
-            version=found.version or version_of(data),
-            source=found.shelf.source,
-            path=self._configuration.places.shown(found.path),
+            kind=file.folder.kind,
+            name=file.name,
+            version=file.version or version_of(data),
+            source=file.folder.source,
+            path=self._configuration.places.shown(file.path),
             data=data,
-            file=found.path,
+            file=file.path,
         )
 
-    def _version(self, found: Found, broken: list[str]) -> str | None:
-        if found.version:
-            return found.version
-        definition = self._read(found, broken)
-        return definition.version if definition else None
+    def _version(self, file: DefinitionFile) -> str | None:
+        """The version of the definition in a file, None when it cannot be read."""
+        if file.version:
+            return file.version
+        opened = self._open(file)
+        return opened.version if isinstance(opened, Definition) else None
 
-    def _disk_rows(
-        self, kind: Kind, tier: Source, warnings: list[str], report: Report | None
-    ) -> list[Row]:
-        rows: list[Row] = []
-        for shelf in self.shelves(kind, tier):
-            best: dict[str, Listed] = {}
-            for each in self._library.listing(shelf, report):
-                if each.summary.problem:
-                    warnings.append(self._broken(each.found.path, each.summary.problem))
-                elif each.name not in best or _follows(each, best[each.name]):
-                    best[each.name] = each
-            rows += [Row(name, tier, each.found.path, each.summary) for name, each in best.items()]
-        return rows
+    def _on_disk(
+        self, kind: Kind, tier: Source, progress: Progress | None
+    ) -> Loaded[list[ListedDefinition]]:
+        """The newest version of each name, folder by folder."""
+        found = self.indexed(kind, tier, progress)
+        best: dict[tuple[str | None, str], IndexedDefinition] = {}
+        for each in found.value:
+            key = (each.file.folder.owner, each.name)
+            if key not in best or _follows(each, best[key]):
+                best[key] = each
+        listed = [
+            ListedDefinition(each.name, tier, each.file.path, each.summary)
+            for each in best.values()
+        ]
+        return Loaded(listed, found.warnings)
 
     def _missing(
-        self, kind: Kind, reference: Reference, tiers: Sequence[Source], warnings: list[str]
+        self, kind: Kind, reference: Reference, tiers: list[Source], warnings: tuple[str, ...]
     ) -> ForgeError:
-        versions = self.versions(kind, reference.name, [], network=False)
-        on_disk = [tier for tier in tiers if tier != "stockyard"]
+        versions = self.versions(kind, reference.name, network=False).value
         names = {
             name
-            for tier in on_disk
-            for shelf in self.shelves(kind, tier)
-            for name in self._library.names(shelf)
+            for tier in tiers
+            if tier != "stockyard"
+            for folder in self.folders(kind, tier)
+            for name in self._index.names(folder)
         }
         details: dict[str, Any] = {}
         if not reference.any_version:
             details["version"] = reference.wanted
             details |= {"availableVersions": versions} if versions else {}
-        if warnings:
+        if warnings := (*self._configuration.warnings, *warnings):
             details["warnings"] = list(warnings)
         others = names - {reference.name}
         details["similar"] = difflib.get_close_matches(reference.name, others, n=MOST_SIMILAR)
@@ -297,7 +301,7 @@ class Resolver:
         return f"{self._configuration.places.shown(path)}: {problem}"
 
 
-def _follows(one: Listed, other: Listed) -> bool:
+def _follows(one: IndexedDefinition, other: IndexedDefinition) -> bool:
     newer, older = _parsed(one.summary.version), _parsed(other.summary.version)
     if newer is None or older is None:
         return older is None and newer is not None

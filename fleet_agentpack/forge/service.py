@@ -5,34 +5,52 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from fleet_agentpack.forge.cache import Cache
 from fleet_agentpack.forge.config import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.credentials import Credentials, Keyring, Vault
-from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, SUFFIXES, Definition, Kind, Row
-from fleet_agentpack.forge.details import agent_details, tool_details
-from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError
-from fleet_agentpack.forge.forks import Forks
-from fleet_agentpack.forge.library import Library, Report
+from fleet_agentpack.forge.definition_index import DefinitionIndex, Progress
+from fleet_agentpack.forge.definition_info import agent_info, tool_info
+from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, SUFFIXES, ListedDefinition
+from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
+from fleet_agentpack.forge.loaded import noted
 from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.merging import plan_merge
-from fleet_agentpack.forge.names import check_name, checked_reference
+from fleet_agentpack.forge.names import Kind, check_name, checked_reference
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.plugin_folders import manifest_of
-from fleet_agentpack.forge.plugins import Plugins
-from fleet_agentpack.forge.registries import RegistryClient
 from fleet_agentpack.forge.resolver import Resolver
-from fleet_agentpack.forge.stockyard import Stockyard
+from fleet_agentpack.forge.results import (
+    AgentInfo,
+    AgentList,
+    CacheCleared,
+    CacheStats,
+    ConfigValue,
+    ConfigView,
+    DefinitionRow,
+    ForkCheck,
+    ForkDiff,
+    ForkInfo,
+    ForkList,
+    PluginInfo,
+    PluginList,
+    PluginSearch,
+    RegistryList,
+    RegistryRow,
+    ToolInfo,
+    ToolList,
+    Validation,
+)
 from fleet_agentpack.forge.transport import Transport
 from fleet_agentpack.forge.validation import validate
+from fleet_agentpack.forge.workspace import Workspace
+from fleet_agentpack.forge.written import Merge
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
-from fleet_agentpack.kit.results import UNKNOWN, to_text
+from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text
+from fleet_agentpack.settings import Settings
 
-MOST_WARNINGS = 50
 LOG_LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -43,26 +61,9 @@ LOG_LEVELS = {
 }
 
 
-@dataclass(frozen=True)
-class Desk:
-    """Everything that one call works with, over one reading of the configuration."""
-
-    configuration: Configuration
-    cache: Cache
-    credentials: Credentials
-    client: RegistryClient
-    resolver: Resolver
-    plugins: Plugins
-    forks: Forks
-    warnings: list[str] = field(default_factory=list)
-
-    def answer(self, result: dict[str, Any]) -> dict[str, Any]:
-        """A result with the call's warnings, when there are any."""
-        warnings = list(dict.fromkeys(self.warnings))
-        if len(warnings) > MOST_WARNINGS:
-            left = len(warnings) - MOST_WARNINGS
-            warnings = [*warnings[:MOST_WARNINGS], f"… and {left} more warnings"]
-        return {**result, "warnings": warnings} if warnings else result
+def open_service(settings: Settings) -> ForgeService:
+    """The service for these settings."""
+    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
 
 
 class ForgeService:
@@ -78,31 +79,18 @@ class ForgeService:
     ) -> None:
         self.places = places
         self._configurations = ConfigReader(places)
-        self._library = Library()
+        self._index = DefinitionIndex()
         self._transport = transport or Transport()
         self._vault = vault or Keyring()
         self._clock = clock
         _set_log_level(places.environ.get("FRACTARY_LOG_LEVEL", ""))
 
-    def desk(self, *, strict: bool = False) -> Desk:
+    def workspace(self, *, strict: bool = False) -> Workspace:
         """The parts that a call works with. Raises `ForgeError` for an unusable configuration."""
         reader = self._configurations
         configuration = reader.strict() if strict else reader.load()
-        cache = Cache(configuration.cache_directory, self.places, self._clock)
         credentials = Credentials(self.places, self._vault)
-        client = RegistryClient(cache, self._transport, credentials)
-        stockyard = Stockyard(configuration.stockyard, cache, self._transport, credentials)
-        resolver = Resolver(configuration, self._library, stockyard)
-        return Desk(
-            configuration,
-            cache,
-            credentials,
-            client,
-            resolver,
-            Plugins(configuration, client),
-            Forks(configuration, resolver),
-            list(configuration.warnings),
-        )
+        return Workspace(configuration, self._index, self._transport, credentials, self._clock)
 
     def listing(
         self,
@@ -112,35 +100,40 @@ class ForgeService:
         source: str = "all",
         limit: int = 100,
         offset: int = 0,
-        report: Report | None = None,
-    ) -> dict[str, Any]:
+        report: Progress | None = None,
+    ) -> AgentList | ToolList:
         """Agents or tools, nearest first; of several tags one is enough."""
-        desk = self.desk()
-        if source != "all" and not desk.resolver.tiers(source):
-            desk.warnings.append(f"{source} is not searched. {SWITCH_ON}")
-        rows = desk.resolver.listing(
-            kind, source, desk.warnings, want_tags=bool(tags), report=report
-        )
+        workspace = self.workspace()
+        resolver = workspace.resolver
+        off = source != "all" and not resolver.tiers(source)
+        found = resolver.listing(kind, source, want_tags=bool(tags), progress=report)
+        rows = found.value
         if tags:
-            rows = [row for row in rows if set(tags) & set(row.summary.tags or ())]
-        page = rows[offset : offset + limit]
-        return desk.answer(
-            {
-                f"{kind}s": [self._listed(row) for row in page],
-                "total": len(rows),
-                "limit": limit,
-                "offset": offset,
-            }
+            wanted = set(tags)
+            rows = [
+                row
+                for row in rows
+                if (own := row.summary.tags) is not UNKNOWN and wanted & set(own)
+            ]
+        page = tuple(self._row(row) for row in rows[offset : offset + limit])
+        warnings = noted(
+            workspace.configuration.warnings,
+            [f"{source} is not searched. {SWITCH_ON}"] if off else [],
+            found.warnings,
         )
+        answer = AgentList if kind == "agent" else ToolList
+        return answer(page, len(rows), limit, offset, warnings)
 
     def info(
         self, kind: Kind, name: str, version: str | None = None, source: str = "all"
-    ) -> dict[str, Any]:
+    ) -> AgentInfo | ToolInfo:
         """One agent or tool in detail. Raises `ForgeError`."""
-        desk = self.desk()
-        definition = self._resolved(desk, kind, name, version, source)
-        details = agent_details if kind == "agent" else tool_details
-        return desk.answer(details(definition, desk.resolver, desk.warnings))
+        reference = checked_reference(kind, name, version)
+        workspace = self.workspace()
+        found = workspace.resolver.resolve(kind, reference, source)
+        noticed = (*workspace.configuration.warnings, *found.warnings)
+        info = agent_info if kind == "agent" else tool_info
+        return info(found.value, workspace.resolver, noticed)
 
     def validate(
         self,
@@ -150,27 +143,28 @@ class ForgeService:
         name: str | None = None,
         strict: bool = False,
         anywhere: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Validation:
         """Validate a definition by path or by name. Raises `ForgeError` when there is none."""
         if (path is None) == (name is None):
             raise ForgeError.invalid(
                 "give either `path` or `name`" + ("" if path is None else ", not both of them"),
-                f"List the names: fractary_forge_{kind}_list",
+                call(f"{kind}_list", "List the names: {}"),
             )
-        desk = self.desk()
+        workspace = self.workspace()
         if path is not None:
-            file = self._given_path(desk, kind, path, anywhere=anywhere)
+            file = self._given_path(workspace.configuration, kind, path, anywhere=anywhere)
         else:
-            file = self._named_file(desk, kind, name or "")
+            file = _named_file(workspace.resolver, kind, name or "")
+        shown = self.places.shown(file)
         try:
-            return validate(file, kind, self.places.shown(file), desk.resolver, strict=strict)
+            return validate(file, kind, shown, workspace.resolver, strict=strict)
         except FileNotFoundError as error:
             raise _no_file(kind, path or str(file)) from error
 
     def definition_text(self, kind: Kind, name: str) -> tuple[str, str]:
         """The text of a definition and its file's ending. Raises `ForgeError`."""
-        desk = self.desk()
-        definition = self._resolved(desk, kind, name, None, "all")
+        reference = checked_reference(kind, name)
+        definition = self.workspace().resolver.resolve(kind, reference).value
         if definition.file is None:
             return to_text(dict(definition.data)), "json"
         return _text_of(definition.file), definition.file.suffix.lstrip(".")
@@ -178,159 +172,124 @@ class ForgeService:
     def plugin_manifest_text(self, name: str) -> tuple[str, str]:
         """The manifest of an installed plugin and its ending. Raises `ForgeError`."""
         check_name("plugin", name)
-        desk = self.desk()
-        plugin = desk.plugins.find_installed(name, desk.warnings)
+        plugin = self.workspace().plugins.installed().find(name)
         path = manifest_of(plugin.folder) if plugin else None
         if path is None:
             raise ForgeError.plugin_missing(name, searched=[], installed_only=True)
         return _text_of(path), path.suffix.lstrip(".")
 
-    def plugin_list(self, scope: str = "all", *, outdated: bool = False) -> dict[str, Any]:
+    def plugin_list(self, scope: str = "all", *, outdated: bool = False) -> PluginList:
         """Installed plugins, perhaps only those with an update."""
-        desk = self.desk()
-        return desk.answer(desk.plugins.listing(scope, outdated=outdated, warnings=desk.warnings))
+        return self.workspace().plugins.listing(scope, outdated=outdated)
 
     def plugin_info(
         self, plugin: str, version: str | None = None, *, remote: bool = False
-    ) -> dict[str, Any]:
+    ) -> PluginInfo:
         """One plugin in detail. Raises `ForgeError`."""
         reference = checked_reference("plugin", plugin, version)
-        desk = self.desk()
-        found = desk.plugins.info(
-            reference.name, reference.wanted, remote=remote, warnings=desk.warnings
-        )
-        return desk.answer(found)
+        return self.workspace().plugins.info(reference.name, reference.wanted, remote=remote)
 
     def plugin_search(
         self, query: str, tags: Sequence[str] = (), limit: int = 20, offset: int = 0
-    ) -> dict[str, Any]:
+    ) -> PluginSearch:
         """Plugins that registries offer. Raises `ForgeError` when none could be asked."""
-        desk = self.desk()
-        return desk.answer(desk.plugins.search(query, tags, limit, offset, desk.warnings))
+        return self.workspace().plugins.search(query, tags, limit, offset)
 
-    def config_get(self, key: str) -> dict[str, Any]:
+    def config_get(self, key: str) -> ConfigValue:
         """One configuration value, secrets masked. Raises `ForgeError`."""
         if not key.strip():
-            raise ForgeError.invalid(
-                "the key is empty", "See every key: fractary_forge_config_show"
-            )
-        desk = self.desk(strict=True)
-        value, exists = look_up(desk.configuration.shown(), key)
-        return desk.answer({"key": key, "value": value, "exists": exists})
+            raise ForgeError.invalid("the key is empty", call("config_show", "See every key: {}"))
+        configuration = self._configurations.strict()
+        value, exists = look_up(configuration.shown(), key)
+        return ConfigValue(key, value, exists, noted(configuration.warnings))
 
-    def config_show(self, *, include_defaults: bool = True, layout: str = "json") -> dict[str, Any]:
+    def config_show(self, *, include_defaults: bool = True, layout: str = "json") -> ConfigView:
         """The configuration and the files it comes from, secrets masked. Raises `ForgeError`."""
-        desk = self.desk(strict=True)
-        shown = desk.configuration.shown(include_defaults=include_defaults)
-        result: dict[str, Any] = {
-            "config": shown,
-            "sources": [self.places.shown(path) for path in desk.configuration.sources],
-        }
+        configuration = self._configurations.strict()
+        shown = configuration.shown(include_defaults=include_defaults)
+        text: Maybe[str] = UNKNOWN
         if layout == "yaml":
             from fleet_agentpack.kit import yaml12
 
-            result["yaml"] = yaml12.dump(shown)
-        return desk.answer(result)
+            text = yaml12.dump(shown)
+        sources = tuple(self.places.shown(path) for path in configuration.sources)
+        return ConfigView(shown, sources, text, noted(configuration.warnings))
 
-    def registry_list(self) -> dict[str, Any]:
+    def registry_list(self) -> RegistryList:
         """The configured registries in the order in which they are asked. Raises `ForgeError`."""
-        desk = self.desk(strict=True)
-        registries = desk.configuration.registries
-        disabled = [registry.name for registry in registries if not registry.enabled]
-        desk.warnings.extend(f"Registry {name} is disabled" for name in disabled)
-        return desk.answer(
-            {
-                "registries": [
-                    {
-                        "name": registry.name,
-                        "url": masked_url(registry.url),
-                        "priority": registry.priority,
-                        "authenticated": desk.credentials.is_authenticated(registry),
-                    }
-                    for registry in registries
-                ]
-            }
+        workspace = self.workspace(strict=True)
+        registries = workspace.configuration.registries
+        rows = tuple(
+            RegistryRow(
+                name=registry.name,
+                url=masked_url(registry.url),
+                priority=registry.priority,
+                authenticated=workspace.credentials.is_authenticated(registry),
+            )
+            for registry in registries
         )
+        disabled = [f"Registry {each.name} is disabled" for each in registries if not each.enabled]
+        return RegistryList(rows, noted(workspace.configuration.warnings, disabled))
 
-    def cache_stats(self) -> dict[str, Any]:
+    def cache_stats(self) -> CacheStats:
         """How much the cache holds."""
-        desk = self.desk()
-        return desk.answer(desk.cache.stats())
+        workspace = self.workspace()
+        return replace(workspace.cache.stats(), warnings=noted(workspace.configuration.warnings))
 
-    def cache_clear(self, kind: str = "all", older_than: int | None = None) -> dict[str, Any]:
+    def cache_clear(self, kind: str = "all", older_than: int | None = None) -> CacheCleared:
         """Empty the cache, or what is older than some days. Raises `ForgeError`."""
         if older_than is not None and older_than < 0:
             raise ForgeError.invalid(
                 "olderThan is a number of days, 0 or more",
-                "Leave it out to clear everything, or see the ages: fractary_forge_cache_stats",
+                call("cache_stats", "Leave it out to clear everything, or see the ages: {}"),
                 olderThan=older_than,
             )
-        desk = self.desk()
-        return desk.answer(desk.cache.clear(kind, older_than))
+        workspace = self.workspace()
+        cleared = workspace.cache.clear(kind, older_than)
+        return replace(cleared, warnings=noted(workspace.configuration.warnings))
 
-    def fork_list(self, kind: str = "all") -> dict[str, Any]:
+    def fork_list(self, kind: str = "all") -> ForkList:
         """Forked agents and tools."""
-        desk = self.desk()
-        return desk.answer(desk.forks.listing(kind, desk.warnings))
+        return self.workspace().forks.listing(kind)
 
-    def fork_info(self, name: str) -> dict[str, Any]:
+    def fork_info(self, name: str) -> ForkInfo:
         """One fork in detail. Raises `ForgeError`."""
         check_name("agent", name)
-        desk = self.desk()
-        return desk.answer(desk.forks.info(name, desk.warnings))
+        return self.workspace().forks.info(name)
 
-    def fork_diff(self, name: str, layout: str = "unified") -> dict[str, Any]:
+    def fork_diff(self, name: str, layout: str = "unified") -> ForkDiff:
         """How a fork differs from its upstream. Raises `ForgeError`."""
         check_name("agent", name)
-        desk = self.desk()
-        return desk.answer(desk.forks.diff(name, layout, desk.warnings))
+        return self.workspace().forks.diff(name, layout)
 
-    def fork_check(self, name: str | None = None) -> dict[str, Any]:
+    def fork_check(self, name: str | None = None) -> ForkCheck:
         """Which forks have a newer upstream. Raises `ForgeError`."""
         if name is not None:
             check_name("agent", name)
-        desk = self.desk()
-        return desk.answer(desk.forks.check(name, desk.warnings))
+        return self.workspace().forks.check(name)
 
-    def merge_plan(self, name: str) -> dict[str, Any]:
+    def merge_plan(self, name: str) -> Merge:
         """What merging upstream into a fork would do. Raises `ForgeError`."""
         check_name("agent", name)
-        desk = self.desk()
-        plan = plan_merge(desk.forks, desk.resolver, name, desk.warnings)
-        return desk.answer(plan.shown())
+        workspace = self.workspace()
+        plan = plan_merge(workspace.forks, workspace.resolver, name)
+        return plan.shown(warnings=noted(workspace.configuration.warnings, plan.warnings))
 
-    def _listed(self, row: Row) -> dict[str, Any]:
-        return {
-            "name": row.name,
-            "version": row.summary.version,
-            "description": row.summary.description,
-            "tags": UNKNOWN if row.summary.tags is None else list(row.summary.tags),
-            "source": row.source,
-            "path": row.path if isinstance(row.path, str) else self.places.shown(row.path),
-        }
+    def _row(self, listed: ListedDefinition) -> DefinitionRow:
+        path = listed.path
+        return DefinitionRow(
+            name=listed.name,
+            version=listed.summary.version,
+            description=listed.summary.description,
+            tags=listed.summary.tags,
+            source=listed.source,
+            path=path if isinstance(path, str) else self.places.shown(path),
+        )
 
-    def _resolved(
-        self, desk: Desk, kind: Kind, name: str, version: str | None, source: str
-    ) -> Definition:
-        reference = checked_reference(kind, name, version)
-        return desk.resolver.resolve(kind, reference, desk.warnings, source)
-
-    def _named_file(self, desk: Desk, kind: Kind, name: str) -> Path:
-        reference = checked_reference(kind, name)
-        file = desk.resolver.nearest_file(kind, reference)
-        if file is not None:
-            return file
-        definition = desk.resolver.resolve(kind, reference, desk.warnings)
-        if definition.file is None:
-            raise ForgeError.invalid(
-                f"{name} is only in the stockyard; what is validated is a file",
-                "Copy the definition into the project first",
-                name=name,
-            )
-        return definition.file
-
-    def _given_path(self, desk: Desk, kind: Kind, text: str, *, anywhere: bool) -> Path:
-        roots = (self.places.cwd, desk.configuration.global_root, self.places.user)
+    def _given_path(
+        self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool
+    ) -> Path:
+        roots = (self.places.cwd, configuration.global_root, self.places.user)
         try:
             path = self.places.expanded(text)
             if path.is_dir():
@@ -340,16 +299,31 @@ class ForgeService:
         except (ValueError, OSError) as error:  # also a name that is too long for any file
             raise ForgeError.invalid(
                 "`path` is not a usable path",
-                f"Use a path of fractary_forge_{kind}_list, or the name instead",
+                call(f"{kind}_list", "Use a path of {}, or the name instead"),
             ) from error
         if not allowed:
             raise ForgeError.denied(
                 "`path` leads out of the working directory and of ~/.fractary",
-                "Start the server in the directory of the file, or use: "
-                f"fleet-agentpack forge {kind}-validate PATH",
+                run(
+                    "Start the server in the directory of the file, or use: {}",
+                    f"{kind}-validate",
+                    "PATH",
+                ),
                 path=text[:200],
             )
         return path
+
+
+def _named_file(resolver: Resolver, kind: Kind, name: str) -> Path:
+    reference = checked_reference(kind, name)
+    file = resolver.nearest_file(kind, reference) or resolver.resolve(kind, reference).value.file
+    if file is None:
+        raise ForgeError.invalid(
+            f"{name} is only in the stockyard; what is validated is a file",
+            "Copy the definition into the project first",
+            name=name,
+        )
+    return file
 
 
 def _set_log_level(name: str) -> None:
@@ -367,7 +341,7 @@ def _no_file(kind: Kind, path: str) -> ForgeError:
         "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
         f"There is no {kind} definition at {path[:200]}",
         details={"path": path[:200]},
-        suggestions=[f"List what there is: fractary_forge_{kind}_list"],
+        suggestions=[list_all(kind)],
     )
 
 

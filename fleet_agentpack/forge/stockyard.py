@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,22 +13,44 @@ from fleet_agentpack.forge.config import Registry
 from fleet_agentpack.forge.credentials import Credentials
 from fleet_agentpack.forge.definitions import (
     Definition,
-    Kind,
-    Row,
+    ListedDefinition,
     Summary,
     strings_of,
     text_of,
     version_of,
 )
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.masking import masked_url
-from fleet_agentpack.forge.names import Reference, is_usable_name
+from fleet_agentpack.forge.names import Kind, Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.transport import Request, Transport
+from fleet_agentpack.kit.results import UNKNOWN
 
 PAGE_SIZE = 100
 MAX_PAGES = 20
 MOST_METADATA = 100
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the stockyard says to one question: nothing where it has nothing."""
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    error: ForgeError | None = None  # why there is no answer, or only an older one
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the question stays open."""
+        return self.error is not None and not self.data
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the answer is missing or old."""
+        if self.error is None:
+            return ()
+        text = f"The stockyard was not reached: {self.error}"
+        return (text if self.is_lost else f"{text}; using its last answer",)
 
 
 class Stockyard:
@@ -41,87 +64,76 @@ class Stockyard:
         self._transport = transport
         self._credentials = credentials
 
-    def rows(self, kind: Kind, warnings: list[str], *, want_tags: bool) -> list[Row]:
-        """Everything of a kind as lines of a list; failing is a warning."""
-        try:
-            results, total = self._listing(kind, warnings)
-        except ForgeError as error:
-            warnings.append(_not_reached(error))
-            return []
-        if len(results) < total:
-            warnings.append(f"The stockyard has {total} {kind}s; {len(results)} of them are here")
-        usable = [row for row in results if is_usable_name(row.get("name"), kind)]
-        tags = self._tags(kind, usable, warnings) if want_tags else {}
-        return [
-            Row(
+    def listing(self, kind: Kind, *, want_tags: bool) -> Loaded[list[ListedDefinition]]:
+        """Everything of a kind, a page at a time; nothing when a page is missing."""
+        first = self._ask([_search_path(kind, 1)])[0]
+        total = first.data["total"] if type(first.data.get("total")) is int else 0
+        pages = min(MAX_PAGES, -(-total // PAGE_SIZE))
+        answers = [first, *self._ask([_search_path(kind, n) for n in range(2, pages + 1)])]
+        for answer in answers:
+            if answer.is_lost:
+                return Loaded([], answer.warnings)
+        warnings = [warning for answer in answers for warning in answer.warnings]
+        rows = [
+            row
+            for answer in answers
+            for row in _objects(answer.data.get("results"))
+            if row.get("type", kind) == kind
+        ]
+        if len(rows) < total:
+            warnings.append(f"The stockyard has {total} {kind}s; the first {len(rows)} are listed")
+        usable = [row for row in rows if is_usable_name(row.get("name"), kind)]
+        tags = self._tags(kind, usable) if want_tags else Loaded({})
+        listed = [
+            ListedDefinition(
                 row["name"],
                 "stockyard",
                 self._shown(_definition_path(kind, row["name"], version_of(row))),
-                Summary(version_of(row), text_of(row, "description"), tags.get(row["name"])),
+                Summary(
+                    version_of(row),
+                    text_of(row, "description"),
+                    tags.value.get(row["name"], UNKNOWN),
+                ),
             )
             for row in usable
         ]
+        return Loaded(listed, (*warnings, *tags.warnings))
 
-    def versions(self, kind: Kind, name: str, warnings: list[str]) -> list[str]:
-        """The stable versions of a name; failing is a warning."""
-        return _stable_versions(self._metadata(kind, name, warnings))
+    def versions(self, kind: Kind, name: str) -> Loaded[list[str]]:
+        """The stable versions of a name."""
+        answer = self._ask([_metadata_path(kind, name)])[0]
+        return Loaded(_stable_versions(answer.data), answer.warnings)
 
-    def resolve(self, kind: Kind, reference: Reference, warnings: list[str]) -> Definition | None:
-        """The definition that a reference means; failing is a warning."""
-        metadata = self._metadata(kind, reference.name, warnings)
-        chosen = reference.choose(_stable_versions(metadata))
+    def resolve(self, kind: Kind, reference: Reference) -> Loaded[Definition | None]:
+        """The definition that a reference means."""
+        metadata = self._ask([_metadata_path(kind, reference.name)])[0]
+        chosen = reference.choose(_stable_versions(metadata.data))
         if chosen is None:
-            return None
+            return Loaded(None, metadata.warnings)
         path = _definition_path(kind, reference.name, chosen)
-        data = self._one(path, warnings)
-        if not data:
-            return None
-        extra = metadata.get("stockyard")
-        known = extra if isinstance(extra, dict) else {}
-        defaults = {key: known[key] for key in ("author", "license") if key in known}
-        return Definition(
-            kind, reference.name, chosen, "stockyard", self._shown(path), {**defaults, **data}
-        )
-
-    def _metadata(self, kind: Kind, name: str, warnings: list[str]) -> dict[str, Any]:
-        return self._one(_metadata_path(kind, name), warnings) or {}
-
-    def _one(self, path: str, warnings: list[str]) -> dict[str, Any] | None:
-        try:
-            return _found(self._ask_all([path], warnings)[0])
-        except ForgeError as error:
-            warnings.append(_not_reached(error))
-            return None
+        answer = self._ask([path])[0]
+        warnings = (*metadata.warnings, *answer.warnings)
+        if not answer.data:
+            return Loaded(None, warnings)
+        known = metadata.data.get("stockyard")
+        extra = known if isinstance(known, dict) else {}
+        defaults = {key: extra[key] for key in ("author", "license") if key in extra}
+        data = {**defaults, **answer.data}
+        shown = self._shown(path)
+        return Loaded(Definition(kind, reference.name, chosen, "stockyard", shown, data), warnings)
 
     def _tags(
-        self, kind: Kind, rows: Sequence[dict[str, Any]], warnings: list[str]
-    ) -> dict[str, tuple[str, ...]]:
+        self, kind: Kind, rows: Sequence[Mapping[str, Any]]
+    ) -> Loaded[dict[str, tuple[str, ...]]]:
         """Tags are not part of a search result; they take one question for each name."""
         tags = {row["name"]: tuple(strings_of(row["tags"])) for row in rows if "tags" in row}
         unknown = [row["name"] for row in rows if row["name"] not in tags][:MOST_METADATA]
-        answers = self._ask_all([_metadata_path(kind, name) for name in unknown], warnings)
+        answers = self._ask([_metadata_path(kind, name) for name in unknown])
         for name, answer in zip(unknown, answers, strict=True):
-            extra = None if isinstance(answer, ForgeError) else answer.get("stockyard")
+            extra = answer.data.get("stockyard")
             tags[name] = tuple(strings_of(extra.get("tags")) if isinstance(extra, dict) else [])
-        return tags
-
-    def _listing(self, kind: Kind, warnings: list[str]) -> tuple[list[dict[str, Any]], int]:
-        """Everything of a kind, a page at a time, and how much there is. Raises `ForgeError`."""
-        first = _found(self._ask_all([_search_path(kind, 1)], warnings)[0]) or {}
-        total = first["total"] if type(first.get("total")) is int else 0
-        pages = min(MAX_PAGES, -(-total // PAGE_SIZE))
-        rest = self._ask_all([_search_path(kind, n) for n in range(2, pages + 1)], warnings)
-        results: list[dict[str, Any]] = []
-        for answer in (first, *rest):
-            if isinstance(answer, ForgeError):
-                raise answer
-            rows = answer.get("results")
-            results += [
-                row
-                for row in (rows if isinstance(rows, list) else [])
-                if isinstance(row, dict) and row.get("type", kind) == kind
-            ]
-        return results, max(total, len(results))
+        old = [warning for each in answers if not each.is_lost for warning in each.warnings]
+        return Loaded(tags, tuple(old))
 
     def _absolute(self, path: str) -> str:
         base = self._registry.url.rstrip("/")
@@ -130,40 +142,32 @@ class Stockyard:
     def _shown(self, path: str) -> str:
         return masked_url(self._absolute(path))
 
-    def _ask_all(
-        self, paths: Sequence[str], warnings: list[str]
-    ) -> list[dict[str, Any] | ForgeError]:
+    def _ask(self, paths: Sequence[str]) -> list[Answer]:
+        """Answers from the cache while they are fresh, else from the network."""
         urls = [self._absolute(path) for path in paths]
-        kept = [self._cache.manifest(_key(self._registry, url), url) for url in urls]
-        answers: list[Any] = [
-            entry.manifest if entry and entry.is_fresh(self._cache.now()) else None
-            for entry in kept
-        ]
-        missing = [index for index, answer in enumerate(answers) if not isinstance(answer, dict)]
-        headers = self._credentials.headers(self._registry, self._registry.url) if missing else {}
-        fetched = self._transport.fetch_all([Request(urls[index], headers) for index in missing])
-        for index, body in zip(missing, fetched, strict=True):
-            answers[index] = self._parsed(urls[index], body)
-            entry = kept[index]
-            is_error = isinstance(answers[index], ForgeError)
-            gone = is_error and answers[index].details.get("status") == 404
-            if is_error and not gone and entry and isinstance(entry.manifest, dict):
-                warnings.append(f"{_not_reached(answers[index])}; this is an older answer of it")
-                answers[index] = entry.manifest
-        return answers
+        kept = {url: self._cache.manifest(_key(self._registry, url), url) for url in urls}
+        now = self._cache.now()
+        stale = [url for url, entry in kept.items() if entry is None or not entry.is_fresh(now)]
+        headers = self._credentials.headers(self._registry, self._registry.url) if stale else {}
+        fetched = self._transport.fetch_all([Request(url, headers) for url in stale])
+        answers = {url: Answer(entry.manifest) for url, entry in kept.items() if entry}
+        for url, body in zip(stale, fetched, strict=True):
+            answers[url] = self._settled(url, body, answers.get(url, Answer()))
+        return [answers[url] for url in urls]
 
-    def _parsed(self, url: str, body: bytes | ForgeError) -> dict[str, Any] | ForgeError:
+    def _settled(self, url: str, body: bytes | ForgeError, before: Answer) -> Answer:
+        """The answer that counts: the new one, else the one before with the reason."""
         if isinstance(body, ForgeError):
-            return body
+            missing = body.details.get("status") == 404
+            return Answer() if missing else Answer(before.data, body)
         try:
-            answer = as_mapping(parse_json(body.decode("utf-8-sig")))
+            data = as_mapping(parse_json(body.decode("utf-8-sig")))
         except (UnicodeDecodeError, UnparsableError):
             shown = masked_url(url)
-            return ForgeError.network(f"{shown} did not answer with a JSON object", url=shown)
-        self._cache.keep_manifest(
-            _key(self._registry, url), url, answer, self._registry.cache_ttl_s
-        )
-        return answer
+            message = f"{shown} did not answer with a JSON object"
+            return Answer(before.data, ForgeError.network(message, url=shown))
+        self._cache.keep_manifest(_key(self._registry, url), url, data, self._registry.cache_ttl_s)
+        return Answer(data)
 
 
 def _search_path(kind: Kind, page: int) -> str:
@@ -178,28 +182,17 @@ def _definition_path(kind: Kind, name: str, version: str) -> str:
     return f"{kind}s/{quote(name, safe='@')}/versions/{quote(version, safe='')}"
 
 
-def _stable_versions(metadata: dict[str, Any]) -> list[str]:
-    rows = metadata.get("versions")
+def _stable_versions(metadata: Mapping[str, Any]) -> list[str]:
     return [
         row["version"]
-        for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, dict)
-        and isinstance(row.get("version"), str)
-        and row.get("status", "stable") == "stable"
+        for row in _objects(metadata.get("versions"))
+        if isinstance(row.get("version"), str) and row.get("status", "stable") == "stable"
     ]
 
 
-def _not_reached(error: ForgeError) -> str:
-    return f"The stockyard was not reached: {error}"
+def _objects(rows: Any) -> list[Mapping[str, Any]]:
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _key(registry: Registry, url: str) -> str:
     return f"{registry.name}-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
-
-
-def _found(answer: dict[str, Any] | ForgeError) -> dict[str, Any] | None:
-    if isinstance(answer, ForgeError):
-        if answer.details.get("status") == 404:
-            return None
-        raise answer
-    return answer

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import SEE_REGISTRIES, ForgeError, run
 from fleet_agentpack.forge.masking import masked_url
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES
 from fleet_agentpack.kit import background
@@ -111,7 +111,7 @@ def _refusal(status: int, request: Request) -> ForgeError:
             f"{shown} {'refused the token' if sent else 'asks for a token'} (HTTP {status})",
             details={"url": shown, "status": status},
             suggestions=[
-                "Log in: fleet-agentpack forge login REGISTRY",
+                run("Log in: {}", "login", "REGISTRY"),
                 "Or set FRACTARY_REGISTRY_TOKEN, or the registry's auth.token_env",
             ],
         )
@@ -131,7 +131,7 @@ def _no_file(url: str, path: Path) -> ForgeError:
         details={"url": url, "path": str(path), "status": 404},
         suggestions=[
             "Correct the path in the registry's file:// URL, or put the file there",
-            "See the registries: fractary_forge_config_registry_list",
+            SEE_REGISTRIES,
         ],
     )
 

@@ -6,26 +6,26 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fleet_agentpack.forge import schema
 from fleet_agentpack.forge.definitions import (
     BODY_FIELD,
     Definition,
-    Kind,
     read_document,
     version_of,
 )
-from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.inheritance import (
     MOST_LOOKED_UP,
-    Lookup,
     dependency_cycle,
-    flattened,
+    inherit,
     requirements,
 )
-from fleet_agentpack.forge.names import is_kebab, parse_reference
+from fleet_agentpack.forge.names import Kind, is_kebab, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError
+from fleet_agentpack.forge.resolver import Resolver
+from fleet_agentpack.forge.results import Issue, Validation
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.yaml12 import Document
 
 SCHEMA_VERSION = "1.0"
@@ -45,9 +45,9 @@ class Advice:
 
 
 def validate(
-    path: Path, kind: Kind, shown: str, lookup: Lookup, *, strict: bool = False
-) -> dict[str, Any]:
-    """The seed's validation result for a file. Raises `FileNotFoundError`."""
+    path: Path, kind: Kind, shown: str, resolver: Resolver, *, strict: bool = False
+) -> Validation:
+    """What is wrong with a definition file and what to improve. Raises `FileNotFoundError`."""
     try:
         document = read_document(path, kind)
     except UnparsableError as error:
@@ -57,7 +57,7 @@ def validate(
     advice = [*_field_advice(kind, document.data), *_place_advice(path, document.data)]
     if kind == "agent":
         advice += _cache_advice(document.data)
-    more_faults, more_advice = _references(path, kind, shown, document.data, lookup)
+    more_faults, more_advice = _references(path, kind, shown, document.data, resolver)
     return _result(shown, [*faults, *more_faults], [*advice, *more_advice], strict, document)
 
 
@@ -67,34 +67,36 @@ def _result(
     advice: list[Advice],
     strict: bool,
     document: Document,
-) -> dict[str, Any]:
+) -> Validation:
     promoted = [schema.Fault(each.path, each.message) for each in advice if strict and each.binding]
     kept = [each for each in advice if not (strict and each.binding)]
-    wrong = _issues([*faults, *promoted], "errors", document)
-    errors = [{**issue, "severity": "error"} for issue in wrong]
-    warnings = _issues(kept, "warnings", document)
-    return {
-        "valid": not errors,
-        "path": shown,
-        "errors": errors,
-        "warnings": warnings,
-        "schema_version": SCHEMA_VERSION,
-    }
+    errors = _issues([*faults, *promoted], document, "error")
+    return Validation(not errors, shown, errors, _issues(kept, document, UNKNOWN), SCHEMA_VERSION)
 
 
 def _issues(
-    found: Sequence[schema.Fault | Advice], plural: str, document: Document
-) -> list[dict[str, Any]]:
-    issues = [_issue(each.path, each.message, document) for each in found[:MOST_ISSUES]]
+    found: Sequence[schema.Fault | Advice], document: Document, severity: Maybe[Literal["error"]]
+) -> tuple[Issue, ...]:
+    issues = [
+        Issue(
+            ".".join(str(part) for part in each.path),
+            f"{each.message}{_line(each.path, document)}",
+            severity,
+        )
+        for each in found[:MOST_ISSUES]
+    ]
     left = len(found) - len(issues)
-    return [*issues, {"field": "", "message": f"… and {left} more {plural}"}] if left else issues
+    if left:
+        plural = "warnings" if severity is UNKNOWN else "errors"
+        issues.append(Issue("", f"… and {left} more {plural}", severity))
+    return tuple(issues)
 
 
-def _issue(path: schema.Path, message: str, document: Document) -> dict[str, Any]:
-    known = next((path[:n] for n in range(len(path), 0, -1) if path[:n] in document.lines), None)
-    line = document.lines[known] if known else None
-    where = f" (line {line})" if line else ""
-    return {"field": ".".join(str(part) for part in path), "message": f"{message}{where}"}
+def _line(path: schema.Path, document: Document) -> str:
+    """The line of a place, or of the nearest place around it."""
+    around = (path[:length] for length in range(len(path), 0, -1))
+    known = next((place for place in around if place in document.lines), None)
+    return f" (line {document.lines[known]})" if known else ""
 
 
 def _body_faults(path: Path, kind: Kind, data: dict[str, Any]) -> Iterator[schema.Fault]:
@@ -163,32 +165,30 @@ def _cache_advice(data: dict[str, Any]) -> Iterator[Advice]:
 
 
 def _references(
-    path: Path, kind: Kind, shown: str, data: dict[str, Any], lookup: Lookup
+    path: Path, kind: Kind, shown: str, data: dict[str, Any], resolver: Resolver
 ) -> tuple[list[schema.Fault], list[Advice]]:
     """What `extends`, `tools` and `depends_on` lead to."""
-    version = version_of(data)
     name = data["name"] if isinstance(data.get("name"), str) else path.stem
-    definition = Definition(kind, name, version, "local", shown, data, path)
-    notes: list[str] = []
+    definition = Definition(kind, name, version_of(data), "local", shown, data, path)
     faults: list[schema.Fault] = []
     advice: list[Advice] = []
-    try:
-        flattened(definition, lookup, notes)
-    except ForgeError as error:
-        if "cycle" in error.details:
-            faults.append(schema.Fault(("extends",), str(error)))
-        else:
-            advice.append(Advice(("extends",), str(error), binding=True))
+    inherited = inherit(definition, resolver)
+    searches = list(inherited.searches)
+    if inherited.problem and "cycle" in inherited.problem.details:
+        faults.append(schema.Fault(("extends",), str(inherited.problem)))
+    elif inherited.problem:
+        advice.append(Advice(("extends",), str(inherited.problem), binding=True))
     field = "tools" if kind == "agent" else "depends_on"
     needed = requirements(definition)
     if len(needed) > MOST_LOOKED_UP:
         advice.append(Advice((field,), f"Only the first {MOST_LOOKED_UP} tools were looked up"))
     for text in needed[:MOST_LOOKED_UP]:
-        if lookup.exists("tool", parse_reference(text), notes) is None:
+        searches.append(resolver.find("tool", parse_reference(text)))
+        if searches[-1].definition is None:
             place = (field, data[field].index(text))
             advice.append(Advice(place, f"Tool not found: {text}", binding=True))
-    cycle = dependency_cycle(definition, lookup)
+    cycle = dependency_cycle(definition, resolver)
     if cycle:
         faults.append(schema.Fault((field,), f"circular dependency: {' -> '.join(cycle)}"))
-    advice += [Advice((), note) for note in dict.fromkeys(notes) if "was not reached" in note]
-    return faults, advice
+    unreached = dict.fromkeys(reason for search in searches for reason in search.unreached)
+    return faults, [*advice, *(Advice((), reason) for reason in unreached)]

@@ -28,7 +28,8 @@ Maybe: TypeAlias = Union[T, Unknown]  # noqa: UP007 - mypy wants a generic alias
 def jsonable(value: object) -> Any:
     """Plain JSON data from dataclasses, named tuples, enums, paths and collections.
 
-    A field or an item that is `UNKNOWN` is left out.
+    A field or an item that is `UNKNOWN` is left out. A field that ends in `_` is written without
+    it: `from` cannot be the name of an attribute.
     """
     return _CONVERTERS[type(value)](value)
 
@@ -67,7 +68,8 @@ def _converter(kind: type) -> _Converter:
     if hasattr(kind, "for_agent"):  # an `Action`
         return lambda value: clean(value.for_agent())
     if dataclasses.is_dataclass(kind):
-        return functools.partial(_dataclass, [field.name for field in dataclasses.fields(kind)])
+        names = [field.name for field in dataclasses.fields(kind)]
+        return functools.partial(_dataclass, names, [name.rstrip("_") for name in names])
     if issubclass(kind, PurePath):
         return lambda value: clean(str(value))
     raise TypeError(f"{kind.__name__} cannot be part of a result")
@@ -89,8 +91,8 @@ def _fields(names: Sequence[str], items: Iterable[object]) -> dict[str, object]:
     }
 
 
-def _dataclass(names: Sequence[str], value: object) -> dict[str, object]:
-    return _fields(names, [getattr(value, name) for name in names])
+def _dataclass(names: Sequence[str], keys: Sequence[str], value: object) -> dict[str, object]:
+    return _fields(keys, [getattr(value, name) for name in names])
 
 
 def to_text(value: Any) -> str:

@@ -87,7 +87,7 @@ def test_truth_becomes_text_in_a_variable() -> None:
         (5, "options: must be an object"),
         ("--edition=x", "options: must be an object"),
         (None, "options: must be an object"),
-        ({"editions": "x"}, "options.editions: no such option; there are edition"),
+        ({"editions": "x"}, "options.editions: unknown option; use one of edition"),
         ({"edition": ["default"]}, "options.edition: must be text"),
         ({"file": True}, "options.file: must be text"),
         ({"uv": "x"}, "options.uv: must be an object"),
@@ -96,7 +96,7 @@ def test_truth_becomes_text_in_a_variable() -> None:
         ({"uv": {"a": {}}}, "options.uv-a: must be text or a number"),
         ({"file": "a", "from": "b"}, "options.file: given twice"),
         ({"uv-a": "1", "uv": {"a": "2"}}, "options.uv-a: given twice"),
-        (["--config=other"], "options.--config: no such option"),
+        (["--config=other"], "options.--config: unknown option"),
         (["--help"], "options.--help: write it as flag=value"),
         (["-h"], "flag=value"),
         (["--uv-a="], "options.uv-a: must not be empty"),
@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_refused_by_name(given_options: Any, complaint: str
 
 
 def test_everything_wrong_is_named_at_once() -> None:
-    with pytest.raises(ClimptError, match=r"options.a: no .*options.b: no "):
+    with pytest.raises(ClimptError, match=r"options.a: unknown .*options.b: unknown "):
         Options.of({"a": 1, "b": 2})
 
 

@@ -93,7 +93,7 @@ async def test_an_unknown_edition_does_not_fall_back_and_names_what_is_there(
     write_echo(work, "x")
     error = await refusal(work, home, edition="yaml", adaptation="short")
     assert error["stderr"] == f"Template not found: tried f_yaml_short.md, f_yaml.md in {PROMPTS}"
-    assert error["hint"] == "there are f_default.md"
+    assert error["hint"] == "available: f_default.md"
 
 
 async def test_missing_folders_are_named_from_the_top(work: Path, home: Path) -> None:

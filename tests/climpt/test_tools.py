@@ -162,7 +162,7 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any], str]] = [
     ("describe", {"c1": "a"}, "c2: required; c3: required"),
     ("execute", {"c1": "a", "c2": "b", "c3": "c"}, "agent: required"),
     ("execute", {**GROUP, "agent": "climpt", "options": "x"}, "options: must be an object"),
-    ("execute", {**GROUP, "agent": "climpt", "options": {"x": 1}}, "options.x: no such option"),
+    ("execute", {**GROUP, "agent": "climpt", "options": {"x": 1}}, "options.x: unknown option"),
     ("reload", {"agent": ["climpt"]}, "agent: "),
 ]
 

@@ -96,8 +96,8 @@ def test_without_a_terminal_nobody_is_asked(question: Any, monkeypatch: pytest.M
 def test_only_yes_is_yes(typed: str, agreed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     shown = io.StringIO()
-    assert confirm("Go ahead?", LookupError, shown) is agreed
-    assert shown.getvalue() == "Go ahead? [y/N] "
+    assert confirm("Delete \x1b[8mit?", LookupError, shown) is agreed
+    assert shown.getvalue() == "Delete \\x1b[8mit? [y/N] "
 
 
 def test_progress_is_a_line_each_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import DeployData, Envelope, PlanData, StatusData
 from fleet_agentpack.deploy.service import DeployService
-from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit import process, yaml12
 
 ORIGIN = "https://github.com/example/example.git"

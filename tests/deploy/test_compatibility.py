@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import ChangeCounts
-from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit.results import UNKNOWN
 from tests.deploy.lab import CODEX, Lab
 

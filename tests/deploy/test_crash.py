@@ -14,9 +14,9 @@ import pytest
 from fleet_agentpack.deploy.disk import Disk
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.deploy.transaction import Transaction
-from fleet_agentpack.deploy.workspace import Request
 from tests.deploy.lab import Lab, files
 from tests.deploy.mortal import CountingDisk, FailingDisk, MortalDisk, in_child
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import DriftCounts
-from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.deploy.lab import CODEX, Lab, files, tree
@@ -335,6 +335,20 @@ def test_a_file_that_changes_during_the_apply_makes_it_go_back(lab: Lab) -> None
     touched.write_text("Say hello.\n")
     assert files(lab.outside()) == before
     assert calls == sorted(calls)
+
+
+def test_a_file_that_changes_after_the_plan_was_shown_stops_the_apply(lab: Lab) -> None:
+    lab.deploy()
+    lab.source("modules/prompts/hello.md", "next\n")
+    touched = lab.project / ".github/prompts/hello.prompt.md"
+
+    def confirm(_plan: object) -> bool:
+        touched.write_text("somebody else\n")
+        return True
+
+    error = refusal(lambda: lab.service().deploy(Request(), confirm=confirm))
+    assert error.details["reason_code"] == "changed_meanwhile"
+    assert touched.read_text() == "somebody else\n"
 
 
 def test_a_cancelled_apply_goes_back(lab: Lab) -> None:

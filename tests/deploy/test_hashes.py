@@ -11,6 +11,7 @@ import pytest
 from fleet_agentpack.deploy import hashes
 from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.model import FileState
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit import stamps
 from fleet_agentpack.kit.files import hash_file
 from tests.deploy.lab import Lab
@@ -143,8 +144,6 @@ def test_edits_are_seen_between_two_calls_of_one_process(lab_root: Path) -> None
     lab = Lab(lab_root, git=False)
     lab.furnish()
     service = lab.service()
-    from fleet_agentpack.deploy.workspace import Request
-
     service.deploy(Request())
     path = lab.user / ".codex/prompts/hello.md"
     for number in range(20):
@@ -162,8 +161,6 @@ def test_new_and_vanished_files_are_seen_between_two_calls(lab_root: Path) -> No
     lab = Lab(lab_root, git=False)
     lab.furnish()
     service = lab.service()
-    from fleet_agentpack.deploy.workspace import Request
-
     service.deploy(Request())
     settle(lab_root)
     assert service.status(Request()).data.drift == []

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.deploy.workspace import Request
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit import process
 from fleet_agentpack.kit.results import jsonable
 from tests.deploy.lab import Lab, files

@@ -134,9 +134,7 @@ def test_names_that_differ_in_case_only(lab: Lab, monkeypatch: pytest.MonkeyPatc
     assert lab.changes() == []
     monkeypatch.setattr(desired, "folds_names", lambda _directory: True)
     with pytest.raises(DeployError) as raised:
-        lab.service().plan(
-            __import__("fleet_agentpack.deploy.workspace").deploy.workspace.Request()
-        )
+        lab.plan()
     assert raised.value.code == "E_DESIRED_STATE_CONFLICT"
 
 

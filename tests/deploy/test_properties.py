@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.workspace import Request
+from fleet_agentpack.deploy.request import Request
 from tests.deploy.lab import ALL_TARGETS, SKILL, Lab, files
 
 NAMES = ("alpha", "beta", "gamma")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.workspace import Request
+from fleet_agentpack.deploy.request import Request
 from tests.deploy.lab import CODEX, Lab, files, tree
 
 

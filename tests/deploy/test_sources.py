@@ -11,8 +11,8 @@ import pytest
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.model import module_fs_key
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.trees import list_files, tree_hash
-from fleet_agentpack.deploy.workspace import Request
 from fleet_agentpack.kit.results import jsonable
 from tests.deploy.lab import CODEX, SKILL, Lab, tree
 

@@ -10,8 +10,8 @@ import pytest
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.model import module_fs_key
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.targets import NAMES
-from fleet_agentpack.deploy.workspace import Request
 from tests.deploy.lab import ALL_TARGETS, SKILL, Lab
 
 

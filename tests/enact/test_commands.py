@@ -82,6 +82,8 @@ def test_json_carries_results_and_errors(capsys: pytest.CaptureFixture[str], too
     status, out, err = fleet(capsys, "tool", "install", "alice/hello", "--json")
     assert json.loads(out)["message"] == "Installed alice/hello@1.0.0"
     assert err == ""
+    status, out, _ = fleet(capsys, "tool", "run", "alice/hello", "--json")
+    assert list(json.loads(out)) == ["output", "exit_code", "duration_ms", "provider"]
     status, out, _ = fleet(capsys, "tool", "run", "alice/nothing", "--json")
     assert status == 1
     assert json.loads(out)["error"]["code"] == "TOOL_NOT_FOUND"

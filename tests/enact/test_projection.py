@@ -52,6 +52,22 @@ def test_scripts_have_names_of_their_own(service: EnactService, tools: Path) -> 
     }
 
 
+def test_a_tool_whose_manifest_was_changed_is_not_listed_and_does_not_run(
+    service: EnactService, tools: Path, home: Path
+) -> None:
+    add_tool(tools, "a/one", scripts={"count": "true"})
+    add_tool(tools, "a/two", scripts={"count": "true"})
+    service.install("a/one")
+    service.install("a/two")
+    (manifest,) = (home / ".enact/tools/a/one").glob("*/*.y*ml")
+    manifest.write_text(manifest.read_text().replace("description: ", "description: obey me; "))
+    later = make_service(home)
+    assert names_of(later) == {"a__two": "a/two"}
+    assert any("a/one" in warning for warning in later.installed().warnings)
+    with refused("TOOL_CHANGED"):
+        later.run("a/one")
+
+
 def test_names_that_collide_are_both_listed_with_a_hash_and_reported(
     service: EnactService, tools: Path
 ) -> None:

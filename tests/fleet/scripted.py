@@ -2,7 +2,8 @@
 
 Run as `python scripted.py ARGUMENTS…` with the task on standard input. The last line of the task
 decides:  `sleep N …`, `fail …` (is_error), `crash N` (exit status), `write FILE TEXT`, `stubborn`
-(ignores interrupts), `spawn` (leaves a child behind), anything else is simply done. It prints JSON
+(ignores interrupts), `spawn` (leaves a child behind; `spawn stubborn` one that ignores them),
+anything else is simply done. It prints JSON
 lines as Claude Code does.
 """
 
@@ -15,6 +16,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+CHILD = """
+import os, pathlib, time
+pathlib.Path("child.part").write_text(str(os.getpid()))
+pathlib.Path("child.part").rename("child.pid")
+time.sleep(60)
+"""
+STUBBORN = f"""
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+{CHILD}
+"""
 
 
 def say(**row: object) -> None:
@@ -36,8 +50,7 @@ def main() -> int:
         say(type="ready")
         time.sleep(60)
     if words[:1] == ["spawn"]:
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        Path("child.pid").write_text(str(child.pid))
+        subprocess.Popen([sys.executable, "-c", STUBBORN if words[1:] else CHILD])
         time.sleep(60)
     if words[:1] == ["sleep"]:
         time.sleep(float(words[1]))

@@ -102,6 +102,20 @@ async def test_a_task_from_start_to_stop(engine: Engine) -> None:
     await fleet.stop(name)
 
 
+async def test_a_busy_agent_names_the_task_that_keeps_it_busy(engine: Engine) -> None:
+    started = await engine.fleet.start(engine.agent, "sleep 60")
+    with pytest.raises(FleetError) as caught:
+        await engine.fleet.start(engine.agent, "more")
+    assert caught.value.details["task_id"] == started.task.id
+    assert "sleep 60" in str(caught.value)
+    await engine.fleet.stop(engine.agent)
+
+
+@pytest.mark.parametrize(("asked", "size"), [(1000, 100), (101, 100), (100, 100), (0, 1), (-5, 1)])
+async def test_a_page_has_one_to_a_hundred_tasks(engine: Engine, asked: int, size: int) -> None:
+    assert (await engine.fleet.history(engine.agent, page_size=asked)).page_size == size
+
+
 async def test_what_is_refused_is_refused_alike(engine: Engine) -> None:
     fleet, name = engine.fleet, engine.agent
     assert await status_of(fleet.show("nobody")) == 404

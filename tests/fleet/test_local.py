@@ -176,6 +176,15 @@ async def test_stop_interrupts_the_process_group(local: LocalFleet) -> None:
     assert local.heard("papi")[1]["arguments"][-2] == "--resume"
 
 
+async def test_what_a_stopped_program_leaves_behind_is_ended_too(local: LocalFleet) -> None:
+    await local.create("papi")
+    await local.fleet.start("papi", "spawn stubborn")
+    child = local.tree("papi") / "child.pid"
+    await until(child.exists)
+    assert (await local.fleet.stop("papi")).task.status == "stopped"
+    await until(lambda: gone(int(child.read_text())))
+
+
 async def test_a_program_that_ignores_interrupts_is_ended(
     local: LocalFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,13 @@ def test_a_task_ends_as_the_agent_reports() -> None:
         assert ended.outcome == (None if state == "idle" else "word")
 
 
+def test_a_stopped_task_stays_stopped_whatever_is_reported_later() -> None:
+    for state in ("complete", "failure", "idle"):
+        reports = [*READY, report(1, "working", 11), report(2, state, 20, "word")]
+        stopped = task(10, READY, status="stopped", completed_at=at(15), episode="report-1")
+        assert settle([stopped], seen(reports, 30)) == [stopped]
+
+
 def test_a_pause_after_a_stop_was_asked_for_is_a_stop() -> None:
     reports = [*READY, report(1, "working", 11), report(2, "idle", 12)]
     (ended,) = settle([task(10, READY, stop_requested=True)], seen(reports, 30))

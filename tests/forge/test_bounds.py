@@ -38,7 +38,7 @@ def test_thousands_of_references_are_not_all_looked_up(forge: ForgeService, work
     assert len(info["dependencies"]) == 20_000
     assert "The last 19800 tools were not looked up: there are too many" in info["warnings"]
     assert "Only the first 200 tools were looked up (line 8)" in [
-        each["message"] for each in result["warnings"]
+        each.message for each in result.warnings
     ]
 
 
@@ -65,15 +65,15 @@ def test_a_long_list_of_faults_is_cut_short(forge: ForgeService, work: Path) -> 
     path.write_text(tree.TOOL.format(name="t", description="d", version="1.0.0", tags="", more=""))
     path.write_text(path.read_text().replace("parameters:\n", f"parameters:\n{faulty}"))
     result = forge.validate("tool", path="tool.yaml")
-    assert not result["valid"]
-    assert len(result["errors"]) == validation.MOST_ISSUES + 1
-    assert result["errors"][-1] == {
+    assert not result.valid
+    assert len(result.errors) == validation.MOST_ISSUES + 1
+    assert jsonable(result.errors[-1]) == {
         "field": "",
         "message": "… and 3900 more errors",
         "severity": "error",
     }
-    assert len(result["warnings"]) == validation.MOST_ISSUES + 1
-    assert len(json.dumps(result)) < 50_000
+    assert len(result.warnings) == validation.MOST_ISSUES + 1
+    assert len(json.dumps(jsonable(result))) < 50_000
 
 
 def test_a_directory_whose_definition_is_a_link_outside_is_denied(
@@ -87,7 +87,7 @@ def test_a_directory_whose_definition_is_a_link_outside_is_denied(
 
 
 def test_a_key_of_a_million_dots_is_not_there(forge: ForgeService) -> None:
-    assert forge.config_get("." * 1_000_000)["exists"] is False
+    assert forge.config_get("." * 1_000_000).exists is False
 
 
 def test_json_that_is_nested_too_deeply_is_named(
@@ -100,9 +100,9 @@ def test_json_that_is_nested_too_deeply_is_named(
         with pytest.raises(ForgeError, match="nested") as caught:
             forge.config_show()
         assert caught.value.code == "CONFIG_ERROR"
-        assert "nested" in forge.listing("agent")["warnings"][0]
+        assert "nested" in forge.listing("agent").warnings[0]
     path.write_text('{"a":' * 100 + "1" + "}" * 100)
-    assert forge.config_show()["config"]["a"]
+    assert forge.config_show().config["a"]
     site.put("/deep.json", b'{"plugins":' + b"[" * 900 + b"]" * 900 + b"}")
     configure({"name": "deep", "url": f"{site.url}/deep.json"})
     with pytest.raises(ForgeError, match="nested"):
@@ -116,12 +116,12 @@ def test_a_broken_url_is_a_warning_wherever_it_stands(
     forge: ForgeService, site: Site, configure: Callable[..., None], url: str
 ) -> None:
     configure({"name": "bad", "url": url}, registry={"stockyard": {"enabled": True, "url": url}})
-    warnings = forge.registry_list()["warnings"]
+    warnings = forge.registry_list().warnings
     assert any("registries[0].url must be a URL" in each for each in warnings)
     assert any("registry.stockyard.url must be a URL" in each for each in warnings)
     entry = {"name": "x", "version": "1.0.0", "manifest_url": url}
     configure({"name": "r", "url": site.put_registry(entry)})
-    assert "1 of 1 entries lack" in forge.plugin_search("x")["warnings"][0]
+    assert "1 of 1 entries lack" in forge.plugin_search("x").warnings[0]
 
 
 @pytest.mark.parametrize("moment", ["1e300", "NaN", "Infinity", "-5", "0", '"x"', "null"])
@@ -137,4 +137,4 @@ def test_a_cached_manifest_of_no_known_time_is_done_without(
     )
     with pytest.raises(ForgeError, match="No registry was reached"):
         forge.plugin_search("x")
-    assert forge.cache_stats()["manifests"]["count"] == 1
+    assert forge.cache_stats().manifests.count == 1

@@ -14,6 +14,7 @@ from fleet_agentpack.forge.cache import Cache, readable_size
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.kit.results import jsonable
 from tests.forge.tree import write
 
 DAY = 86_400
@@ -39,7 +40,7 @@ def fill(directory: Path) -> None:
 
 
 def test_an_empty_cache_is_all_zeros_and_stays_unmade(forge: ForgeService, directory: Path) -> None:
-    assert forge.cache_stats() == {
+    assert jsonable(forge.cache_stats()) == {
         "manifests": {"count": 0, "size": "0 Bytes", "oldestEntry": "", "newestEntry": ""},
         "downloads": {"count": 0, "size": "0 Bytes"},
         "totalSize": "0 Bytes",
@@ -51,18 +52,18 @@ def test_an_empty_cache_is_all_zeros_and_stays_unmade(forge: ForgeService, direc
 def test_stats_count_sizes_and_ages(forge: ForgeService, directory: Path) -> None:
     fill(directory)
     stats = forge.cache_stats()
-    assert stats["manifests"]["count"] == 2
-    assert stats["downloads"] == {"count": 2, "size": "1.5 KB"}
-    assert stats["manifests"]["oldestEntry"] < stats["manifests"]["newestEntry"]
-    assert stats["manifests"]["newestEntry"].endswith("Z")
+    assert stats.manifests.count == 2
+    assert jsonable(stats.downloads) == {"count": 2, "size": "1.5 KB"}
+    assert stats.manifests.oldestEntry < stats.manifests.newestEntry
+    assert stats.manifests.newestEntry.endswith("Z")
 
 
 def test_clear_takes_everything_unless_told(forge: ForgeService, directory: Path) -> None:
     fill(directory)
     write(directory, {"keep.txt": "not an entry", "other/x": "y"})
     result = forge.cache_clear()
-    assert result["success"] is True
-    assert result["cleared"]["manifests"] == result["cleared"]["downloads"] == 2
+    assert result.success is True
+    assert result.cleared.manifests == result.cleared.downloads == 2
     left = sorted(path.name for path in directory.rglob("*") if path.is_file())
     assert left == ["keep.txt", "x"]
     assert not (directory / "downloads/deep").exists()
@@ -70,16 +71,16 @@ def test_clear_takes_everything_unless_told(forge: ForgeService, directory: Path
 
 def test_clear_by_type_and_age(forge: ForgeService, directory: Path) -> None:
     fill(directory)
-    cleared = forge.cache_clear("downloads", 5)["cleared"]
-    assert cleared == {"manifests": 0, "downloads": 1, "totalSize": "1 KB"}
-    assert forge.cache_clear("manifests", 5)["cleared"]["manifests"] == 1
+    cleared = forge.cache_clear("downloads", 5).cleared
+    assert jsonable(cleared) == {"manifests": 0, "downloads": 1, "totalSize": "1 KB"}
+    assert forge.cache_clear("manifests", 5).cleared.manifests == 1
     assert (directory / "manifests/new.json").exists()
-    assert forge.cache_clear("all", 100)["cleared"] == {
+    assert jsonable(forge.cache_clear("all", 100).cleared) == {
         "manifests": 0,
         "downloads": 0,
         "totalSize": "0 Bytes",
     }
-    assert forge.cache_clear("all", 0)["cleared"]["manifests"] == 1
+    assert forge.cache_clear("all", 0).cleared.manifests == 1
 
 
 def test_a_negative_age_is_refused(forge: ForgeService, directory: Path) -> None:
@@ -98,8 +99,8 @@ def test_links_are_neither_followed_nor_counted(
     (directory / "downloads/out").symlink_to(precious)
     (directory / "downloads/file").symlink_to(precious / "file")
     (directory / "manifests").symlink_to(precious)
-    assert forge.cache_stats()["totalSize"] == "0 Bytes"
-    assert forge.cache_clear()["cleared"]["downloads"] == 0
+    assert forge.cache_stats().totalSize == "0 Bytes"
+    assert forge.cache_clear().cleared.downloads == 0
     assert (precious / "file").read_text() == "data"
 
 
@@ -146,8 +147,8 @@ def test_manifests_live_for_their_time(home: Path, work: Path, tmp_path: Path) -
 
 def test_a_broken_entry_is_a_miss_and_still_cleared(forge: ForgeService, directory: Path) -> None:
     write(directory, {"manifests/r.json": "{broken", "manifests/s.json": '{"fetched_at": "x"}'})
-    assert forge.cache_stats()["manifests"]["count"] == 2
-    assert forge.cache_clear("manifests")["cleared"]["manifests"] == 2
+    assert forge.cache_stats().manifests.count == 2
+    assert forge.cache_clear("manifests").cleared.manifests == 2
 
 
 @pytest.mark.parametrize(

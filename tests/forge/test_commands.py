@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import stat
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack import cli
+from fleet_agentpack.forge import commands
+from fleet_agentpack.forge.errors import COMMANDS
 from tests.forge import tree
 from tests.forge.registry import Site
 
@@ -140,7 +143,7 @@ def test_forks_from_copy_to_merge(run: Run, home: Path, work: Path) -> None:
     assert path.read_bytes() == before
     run("merge", "ours", "--theirs")
     assert answer(run("fork", "info", "ours", "--json"))["hasUpstreamUpdate"] is False
-    assert "has everything already" in run("merge", "ours").stdout
+    assert "is up to date" in run("merge", "ours").stdout
 
 
 def test_login_keeps_the_token_where_only_its_owner_can_read_it(run: Run, home: Path) -> None:
@@ -225,3 +228,11 @@ def test_people_are_told_commands_and_programs_tools(
     assert f"fleet-agentpack {command}" in told
     assert "fractary_forge_" not in told
     assert "fractary_forge_" in run(*arguments, "--json", status=1).stdout
+
+
+@pytest.mark.parametrize("pattern", COMMANDS.values(), ids=COMMANDS)
+def test_the_command_line_of_a_tool_exists(pattern: str) -> None:
+    parser = argparse.ArgumentParser()
+    commands.add(parser, "forge")
+    words = pattern.split()[1:]
+    assert parser.parse_args(words).handler

@@ -12,6 +12,7 @@ import pytest
 from fleet_agentpack.forge.config import look_up
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.kit.results import jsonable
 from tests.forge.conftest import MemoryVault
 from tests.forge.tree import write
 
@@ -28,13 +29,13 @@ def registry(name: str, priority: int = 10, **more: Any) -> dict[str, Any]:
 
 
 def names(forge: ForgeService) -> list[str]:
-    return [each["name"] for each in forge.registry_list()["registries"]]
+    return [each.name for each in forge.registry_list().registries]
 
 
 def test_a_fresh_machine_has_exactly_the_seed_defaults(forge: ForgeService, home: Path) -> None:
     result = forge.config_show()
     cache = {"directory": str(home / ".fractary/cache"), "ttl": 3600}
-    assert result == {"config": {**DEFAULTS, "cache": cache}, "sources": []}
+    assert jsonable(result) == {"config": {**DEFAULTS, "cache": cache}, "sources": []}
 
 
 def test_project_wins_over_global_and_registries_merge_by_name(
@@ -53,9 +54,9 @@ def test_project_wins_over_global_and_registries_merge_by_name(
     )
     assert names(forge) == ["near", "both", "far"]
     shown = forge.config_show()
-    assert shown["config"]["registries"][1] == mine
-    assert shown["config"]["cache"]["ttl"] == 60
-    assert shown["sources"] == [
+    assert shown.config["registries"][1] == mine
+    assert shown.config["cache"]["ttl"] == 60
+    assert jsonable(shown.sources) == [
         ".fractary/config.json",
         str(home / ".fractary/config.json"),
     ]
@@ -67,7 +68,7 @@ def test_sources_name_only_files_that_contributed(
     write(work, {".fractary/config.json": {"registries": [ONE], "cache": {"ttl": 1}}})
     write(work, {".fractary/config.yaml": "version: 1\nwork: {x: 1}\n"})
     write(home, {".fractary/config.json": {"registries": [ONE], "cache": {"ttl": 9}}})
-    assert forge.config_show()["sources"] == [".fractary/config.json"]
+    assert jsonable(forge.config_show().sources) == [".fractary/config.json"]
 
 
 def test_the_variable_names_the_only_file(
@@ -78,7 +79,7 @@ def test_the_variable_names_the_only_file(
     write(work, {"own.json": {"registries": [registry("own")]}})
     forge = make(FRACTARY_CONFIG="own.json")
     assert names(forge) == ["own"]
-    assert forge.config_show()["sources"] == ["own.json"]
+    assert jsonable(forge.config_show().sources) == ["own.json"]
 
 
 def test_a_variable_that_names_nothing_is_an_error_everywhere(
@@ -106,8 +107,12 @@ def test_every_project_file_counts(
     forge: ForgeService, work: Path, path: str, content: Any
 ) -> None:
     write(work, {path: content})
-    assert forge.config_get("cache.ttl") == {"key": "cache.ttl", "value": 42, "exists": True}
-    assert forge.config_show()["sources"] == [path]
+    assert jsonable(forge.config_get("cache.ttl")) == {
+        "key": "cache.ttl",
+        "value": 42,
+        "exists": True,
+    }
+    assert jsonable(forge.config_show().sources) == [path]
 
 
 def test_the_forge_section_maps_onto_resolution_and_expands_variables(
@@ -121,7 +126,7 @@ def test_the_forge_section_maps_onto_resolution_and_expands_variables(
         },
     )
     forge = make(YARD_URL="https://yard.example.test")
-    config = forge.config_show()["config"]
+    config = forge.config_show().config
     assert config["resolution"] == {"local": True, "global": False, "stockyard": True}
     assert config["registry"]["stockyard"]["url"] == "https://yard.example.test"
     assert config["organization"] == "yes"
@@ -137,15 +142,15 @@ def test_the_cache_variable_wins_over_files(
 ) -> None:
     write(work, {".fractary/config.json": {"cache": {"directory": "elsewhere"}}})
     forge = make(FRACTARY_CACHE_DIR=str(tmp_path / "c"))
-    assert forge.config_get("cache.directory")["value"] == str(tmp_path / "c")
-    assert forge.cache_stats()["location"] == str(tmp_path / "c")
+    assert forge.config_get("cache.directory").value == str(tmp_path / "c")
+    assert forge.cache_stats().location == str(tmp_path / "c")
 
 
 def test_without_defaults_only_what_was_chosen_is_shown(forge: ForgeService, work: Path) -> None:
     write(work, {".fractary/config.json": {"cache": {"ttl": 5}}})
     shown = forge.config_show(include_defaults=False, layout="yaml")
-    assert shown["config"] == {"registries": [], "cache": {"ttl": 5}, "resolution": {}}
-    assert shown["yaml"] == "registries: []\ncache:\n  ttl: 5\nresolution: {}\n"
+    assert shown.config == {"registries": [], "cache": {"ttl": 5}, "resolution": {}}
+    assert shown.yaml == "registries: []\ncache:\n  ttl: 5\nresolution: {}\n"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +172,7 @@ def test_get_follows_dotted_paths(
 ) -> None:
     write(work, {".fractary/config.json": {"registries": [ONE]}})
     forge = make(FRACTARY_CACHE_DIR="/c")
-    assert forge.config_get(key) == {"key": key, "value": value, "exists": exists}
+    assert jsonable(forge.config_get(key)) == {"key": key, "value": value, "exists": exists}
 
 
 def test_an_empty_key_is_refused(forge: ForgeService) -> None:
@@ -193,12 +198,12 @@ def test_secrets_never_show(make: Callable[..., ForgeService], work: Path) -> No
         },
     )
     forge = make(R_TOKEN="tok-in-env-1", FRACTARY_REGISTRY_TOKEN="tok-in-env-2")
-    text = json.dumps([forge.config_show(layout="yaml"), forge.registry_list()])
+    text = json.dumps(jsonable([forge.config_show(layout="yaml"), forge.registry_list()]))
     for secret in ("hunter2", "abc123", "tok-in-file", "key-in-file", "tok-in-env"):
         assert secret not in text
-    assert forge.config_get("registries.0.auth.token_env")["value"] == "R_TOKEN"
-    assert forge.config_get("registries.0.auth.token")["value"] == "***"
-    assert forge.config_get("note")["value"] == "uses *** here"
+    assert forge.config_get("registries.0.auth.token_env").value == "R_TOKEN"
+    assert forge.config_get("registries.0.auth.token").value == "***"
+    assert forge.config_get("note").value == "uses *** here"
 
 
 def test_authenticated_is_true_for_what_would_be_sent(
@@ -216,7 +221,7 @@ def test_authenticated_is_true_for_what_would_be_sent(
     }
     write(work, {".fractary/config.json": {"registries": registries}})
     write(home, {".fractary/auth/credentials.json": {"version": "1.0.0", "registries": logins}})
-    flags = lambda forge: [each["authenticated"] for each in forge.registry_list()["registries"]]  # noqa: E731
+    flags = lambda forge: [each.authenticated for each in forge.registry_list().registries]  # noqa: E731
     assert flags(make(ENV_TOKEN="t")) == [True, True, False, False]
     assert flags(make(FRACTARY_REGISTRY_TOKEN="t")) == [True, True, True, True]
     assert flags(make(vault=MemoryVault())) == [False, True, False, False]
@@ -231,8 +236,8 @@ def test_a_broken_file_stops_config_tools_and_only_warns_the_others(
     assert caught.value.code == "CONFIG_ERROR"
     assert "(line 2)" in str(caught.value)
     result = full.listing("agent")
-    assert result["total"] > 5
-    assert "config.json: not valid JSON" in result["warnings"][0]
+    assert result.total > 5
+    assert "config.json: not valid JSON" in result.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -255,9 +260,9 @@ def test_a_wrong_value_is_named_and_left_out(
 ) -> None:
     write(work, {".fractary/config.json": content})
     result = forge.config_show()
-    assert warned in result["warnings"][0]
-    assert result["config"]["resolution"] == DEFAULTS["resolution"]
-    assert result["config"]["registries"] == []
+    assert warned in result.warnings[0]
+    assert result.config["resolution"] == DEFAULTS["resolution"]
+    assert result.config["registries"] == []
 
 
 @pytest.mark.parametrize(
@@ -273,7 +278,7 @@ def test_unusable_json_is_a_config_error(forge: ForgeService, work: Path, text: 
 def test_a_changed_file_counts_at_once(forge: ForgeService, work: Path) -> None:
     for ttl in (1, 22, 333):
         write(work, {".fractary/config.json": {"cache": {"ttl": ttl}}})
-        assert forge.config_get("cache.ttl")["value"] == ttl
+        assert forge.config_get("cache.ttl").value == ttl
 
 
 def test_look_up_never_raises() -> None:

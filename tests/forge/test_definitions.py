@@ -23,7 +23,7 @@ def test_list_has_every_readable_agent_once_nearest_first(full: ForgeService) ->
     result = full.listing("agent")
     rows = jsonable(result)["agents"]
     names = [row["name"] for row in rows]
-    assert len(names) == len(set(names)) == result["total"]
+    assert len(names) == len(set(names)) == result.total
     assert {"acme:triage", "echo-bot", "writer", "planner", "@acme/scoped", "helper-agent"} <= set(
         names
     )
@@ -41,7 +41,7 @@ def test_list_has_every_readable_agent_once_nearest_first(full: ForgeService) ->
 
 def test_broken_files_are_warnings_and_never_rows(full: ForgeService) -> None:
     result = full.listing("agent")
-    warned = "\n".join(result["warnings"])
+    warned = "\n".join(result.warnings)
     for name in ("broken", "twice", "binary", "latin", "list"):
         assert f"{name}.yaml" in warned
         assert name not in listed(result)
@@ -58,7 +58,7 @@ def test_a_definition_that_fails_the_schema_is_still_listed(full: ForgeService) 
 
 def test_a_directory_wins_over_a_flat_file_of_the_same_name(full: ForgeService) -> None:
     assert listed(full.listing("agent"))["both"]["version"] == "2.0.0"
-    assert full.info("agent", "both")["path"] == ".fractary/agents/both/agent.yaml"
+    assert full.info("agent", "both").path == ".fractary/agents/both/agent.yaml"
 
 
 def test_source_narrows_the_list_and_global_shows_the_newest_version(full: ForgeService) -> None:
@@ -75,15 +75,15 @@ def test_tags_match_any(full: ForgeService) -> None:
 
 
 def test_pages_cover_the_whole_list_without_overlap(full: ForgeService) -> None:
-    whole = [row["name"] for row in full.listing("agent", limit=1000)["agents"]]
+    whole = [row.name for row in full.listing("agent", limit=1000).agents]
     pages = []
     for offset in range(0, len(whole), 4):
         page = full.listing("agent", limit=4, offset=offset)
-        assert page["total"] == len(whole)
-        assert (page["limit"], page["offset"]) == (4, offset)
-        pages += [row["name"] for row in page["agents"]]
+        assert page.total == len(whole)
+        assert (page.limit, page.offset) == (4, offset)
+        pages += [row.name for row in page.agents]
     assert pages == whole
-    assert full.listing("agent", offset=5000)["agents"] == []
+    assert jsonable(full.listing("agent", offset=5000).agents) == []
 
 
 def test_list_and_info_agree_on_every_row(full: ForgeService) -> None:
@@ -113,21 +113,20 @@ def test_agent_info_has_what_it_inherits_and_needs(full: ForgeService) -> None:
 
 def test_a_missing_base_or_tool_is_a_warning_of_info(full: ForgeService) -> None:
     info = full.info("agent", "orphan")
-    assert info["dependencies"] == [
+    assert jsonable(info.dependencies) == [
         {"name": "nowhere", "version": "^1.0.0", "type": "agent"},
         {"name": "gone", "version": "latest", "type": "tool"},
     ]
-    warned = "\n".join(info["warnings"])
+    warned = "\n".join(info.warnings)
     assert "extends nowhere@^1.0.0, which is not found" in warned
     assert "Tool gone is not found" in warned
 
 
 def test_cycles_are_named(full: ForgeService) -> None:
     assert (
-        "circular extends: loop-a -> loop-b -> loop-a"
-        in full.info("agent", "loop-a")["warnings"][0]
+        "circular extends: loop-a -> loop-b -> loop-a" in full.info("agent", "loop-a").warnings[0]
     )
-    assert full.info("tool", "ring-a")["warnings"] == [
+    assert jsonable(full.info("tool", "ring-a").warnings) == [
         "Circular dependency: ring-a -> ring-b -> ring-a"
     ]
 
@@ -148,7 +147,7 @@ def test_cycles_are_named(full: ForgeService) -> None:
 def test_versions_and_ranges_choose(
     full: ForgeService, name: str, version: str | None, found: str
 ) -> None:
-    assert full.info("agent", name, version)["version"] == found
+    assert full.info("agent", name, version).version == found
 
 
 def test_a_version_nobody_has_names_those_there_are(full: ForgeService) -> None:
@@ -208,8 +207,8 @@ def test_hostile_names_are_refused_clearly(full: ForgeService, name: str) -> Non
 
 def test_plugin_parts_resolve_by_bare_and_by_full_name(full: ForgeService) -> None:
     bare = full.info("agent", "helper-agent")
-    assert bare["path"] == ".fractary/plugins/@acme/helper/agents/helper-agent.yaml"
-    assert full.info("agent", "@acme/helper/helper-agent")["path"] == bare["path"]
+    assert bare.path == ".fractary/plugins/@acme/helper/agents/helper-agent.yaml"
+    assert full.info("agent", "@acme/helper/helper-agent").path == bare.path
 
 
 def test_tool_info_gives_json_schemas(full: ForgeService) -> None:
@@ -240,8 +239,8 @@ def test_tool_info_gives_json_schemas(full: ForgeService) -> None:
 
 
 def test_tool_info_understands_published_dialects(full: ForgeService) -> None:
-    assert full.info("tool", "repo-status")["inputSchema"]["required"] == ["branch"]
-    assert full.info("tool", "old-style")["inputSchema"]["properties"] == {
+    assert jsonable(full.info("tool", "repo-status").inputSchema["required"]) == ["branch"]
+    assert jsonable(full.info("tool", "old-style").inputSchema["properties"]) == {
         "dir": {"type": "string"}
     }
 
@@ -249,7 +248,7 @@ def test_tool_info_understands_published_dialects(full: ForgeService) -> None:
 def test_a_parameter_called_type_is_not_taken_for_a_schema(forge: ForgeService, work: Path) -> None:
     text = tool("odd").replace("  target:", "  type: {type: string, required: true}\n  target:")
     write(work / ".fractary/tools", {"odd.yaml": text})
-    assert "type" in forge.info("tool", "odd")["inputSchema"]["properties"]
+    assert "type" in forge.info("tool", "odd").inputSchema["properties"]
 
 
 def test_a_broken_local_file_gives_way_to_a_global_one_with_a_warning(
@@ -257,8 +256,8 @@ def test_a_broken_local_file_gives_way_to_a_global_one_with_a_warning(
 ) -> None:
     (work / ".fractary/agents/global-only.yaml").write_text("a: [")
     info = full.info("agent", "global-only")
-    assert info["source"] == "global"
-    assert ".fractary/agents/global-only.yaml" in info["warnings"][0]
+    assert info.source == "global"
+    assert ".fractary/agents/global-only.yaml" in info.warnings[0]
 
 
 def test_a_name_that_is_only_in_a_broken_file_says_which(full: ForgeService) -> None:
@@ -302,7 +301,7 @@ def test_links_inside_work_and_links_outside_are_refused(
     (agents / "shared.yaml").symlink_to(work / "shared.yaml")
     result = full.listing("agent")
     assert "shared" in listed(result)
-    warned = "\n".join(result["warnings"])
+    warned = "\n".join(result.warnings)
     assert "leak.yaml: a symbolic link that leads out" in warned
     assert "self.yaml: a symbolic link that leads nowhere" in warned
     with pytest.raises(ForgeError, match="leads out"):
@@ -345,13 +344,13 @@ def test_hostile_files_are_named_in_bounded_time(
     write(work / ".fractary/agents", {"evil.yaml": content, "good.yaml": agent("good")})
     result = forge.listing("agent")
     assert list(listed(result)) == ["good"]
-    assert expected in result["warnings"][0]
+    assert expected in result.warnings[0]
 
 
 def test_a_pipe_among_the_definitions_does_not_hang(forge: ForgeService, work: Path) -> None:
     write(work / ".fractary/agents", {"good.yaml": agent("good")})
     os.mkfifo(work / ".fractary/agents/pipe.yaml")
-    assert "not a regular file" in forge.listing("agent")["warnings"][0]
+    assert "not a regular file" in forge.listing("agent").warnings[0]
 
 
 def test_configured_paths_and_switches_are_honoured(
@@ -362,14 +361,14 @@ def test_configured_paths_and_switches_are_honoured(
     rows = listed(full.listing("agent"))
     assert "moved" in rows
     assert "reviewer" not in rows
-    assert "is not searched. Switch it on" in full.listing("agent", source="global")["warnings"][0]
+    assert "is not searched. Switch it on" in full.listing("agent", source="global").warnings[0]
     with pytest.raises(ForgeError, match=r"in local$"):
         full.info("agent", "global-only")
 
 
 def test_many_warnings_are_cut_short(forge: ForgeService, work: Path) -> None:
     write(work / ".fractary/agents", {f"bad{n:03}.yaml": "a: [" for n in range(80)})
-    warnings = forge.listing("agent")["warnings"]
+    warnings = forge.listing("agent").warnings
     assert len(warnings) == 51
     assert warnings[-1] == "… and 30 more warnings"
 
@@ -379,7 +378,7 @@ def test_a_tool_that_an_agent_brings_along_is_not_missed(forge: ForgeService, wo
     text = agent("maker", tools="own, gone") + more
     write(work, {".fractary/agents/maker.yaml": text})
     info = forge.info("agent", "maker")
-    assert [each["name"] for each in info["dependencies"]] == ["gone"]
-    assert info["warnings"] == ["Tool gone is not found in any source"]
-    errors = forge.validate("agent", name="maker", strict=True)["errors"]
-    assert [e["field"] for e in errors if "Tool not found" in e["message"]] == ["tools.1"]
+    assert [each.name for each in info.dependencies] == ["gone"]
+    assert jsonable(info.warnings) == ["Tool gone is not found in any source"]
+    errors = forge.validate("agent", name="maker", strict=True).errors
+    assert [e.field for e in errors if "Tool not found" in e.message] == ["tools.1"]

@@ -23,8 +23,8 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def test_all_three_records_are_found(full: ForgeService) -> None:
-    rows = {row["name"]: row for row in full.fork_list()["forks"]}
-    assert rows["my-triage"] == {
+    rows = {row.name: row for row in full.fork_list().forks}
+    assert jsonable(rows["my-triage"]) == {
         "name": "my-triage",
         "type": "agent",
         "upstream": {"name": "base-triage", "version": "1.0.0"},
@@ -32,11 +32,11 @@ def test_all_three_records_are_found(full: ForgeService) -> None:
         "path": ".fractary/agents/my-triage/agent.yaml",
         "hasUpstreamUpdate": True,
     }
-    assert rows["my-lint"]["upstream"] == {"name": "lint-base", "version": "1.1.0"}
-    assert rows["forked-dir"]["upstream"] == {"name": "lint-base", "version": "2.0.0"}
-    assert full.fork_list()["total"] == 3
-    assert [row["name"] for row in full.fork_list("agent")["forks"]] == ["my-triage"]
-    assert {row["name"] for row in full.fork_list("tool")["forks"]} == {"my-lint", "forked-dir"}
+    assert str(rows["my-lint"].upstream) == "lint-base@1.1.0"
+    assert str(rows["forked-dir"].upstream) == "lint-base@2.0.0"
+    assert full.fork_list().total == 3
+    assert [row.name for row in full.fork_list("agent").forks] == ["my-triage"]
+    assert {row.name for row in full.fork_list("tool").forks} == {"my-lint", "forked-dir"}
 
 
 def test_info_has_dates_and_the_latest_upstream(full: ForgeService) -> None:
@@ -60,31 +60,29 @@ def test_a_fork_that_cannot_be_read_is_not_called_missing(full: ForgeService) ->
 
 def test_the_package_manifest_tells_of_newer_versions(full: ForgeService) -> None:
     info = full.fork_info("my-lint")
-    assert info["upstream"]["currentVersion"] == "2.2.0"
-    assert info["createdAt"] == "2025-01-01T00:00:00Z"
+    assert info.upstream.currentVersion == "2.2.0"
+    assert info.createdAt == "2025-01-01T00:00:00Z"
 
 
 def test_check_names_updates_and_whether_they_break(full: ForgeService) -> None:
     result = full.fork_check()
-    assert {
-        row["name"]: (row["upstreamVersion"], row["breakingChanges"]) for row in result["updates"]
-    } == {
+    assert {row.name: (row.upstreamVersion, row.breakingChanges) for row in result.updates} == {
         "my-triage": ("2.0.0", True),
         "my-lint": ("2.2.0", True),
         "forked-dir": ("2.2.0", False),
     }
-    assert (result["total"], result["hasUpdates"]) == (3, True)
-    assert full.fork_check("forked-dir")["total"] == 1
+    assert (result.total, result.hasUpdates) == (3, True)
+    assert full.fork_check("forked-dir").total == 1
 
 
 def test_a_fork_whose_upstream_is_gone_is_still_told(forge: ForgeService, work: Path) -> None:
     text = agent("mine", more="fork_of: {name: gone, version: 1.0.0}\n")
     write(work, {".fractary/agents/mine.yaml": text})
-    assert forge.fork_list()["forks"][0]["hasUpstreamUpdate"] is False
+    assert forge.fork_list().forks[0].hasUpstreamUpdate is False
     info = forge.fork_info("mine")
-    assert info["upstream"]["currentVersion"] == "1.0.0"
-    assert "gone is not found" in info["warnings"][0]
-    assert forge.fork_check() == {"updates": [], "total": 0, "hasUpdates": False}
+    assert info.upstream.currentVersion == "1.0.0"
+    assert "gone is not found" in info.warnings[0]
+    assert jsonable(forge.fork_check()) == {"updates": [], "total": 0, "hasUpdates": False}
     with pytest.raises(ForgeError) as caught:
         forge.fork_diff("mine")
     assert caught.value.code == "AGENT_NOT_FOUND"
@@ -127,8 +125,8 @@ def test_a_fork_that_shadows_its_upstream_is_compared_with_the_original(
     )
     write(work, {".fractary/agents/base-triage.yaml": text})
     result = full.fork_diff("base-triage")
-    assert result["upstreamVersion"] == "2.0.0"
-    assert full.fork_check("base-triage")["updates"][0]["upstreamVersion"] == "2.0.0"
+    assert result.upstreamVersion == "2.0.0"
+    assert full.fork_check("base-triage").updates[0].upstreamVersion == "2.0.0"
 
 
 def test_added_removed_and_modified_are_told_apart() -> None:
@@ -136,7 +134,7 @@ def test_added_removed_and_modified_are_told_apart() -> None:
         {"a": 1, "gone": {"x": 1, "y": []}, "same": [1, {"k": None}], "t": [1, 2]},
         {"a": True, "same": [1, {"k": None}], "t": [1], "new": {}},
     )
-    assert [(row["field"], row["changeType"]) for row in rows] == [
+    assert [(row.field, row.changeType) for row in rows] == [
         ("a", "modified"),
         ("gone.x", "removed"),
         ("gone.y", "removed"),
@@ -165,10 +163,10 @@ mappings = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
 
 @given(mappings, mappings)
 def test_no_differences_means_the_same_leaves(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert differences(one, one) == []
+    assert differences(one, one) == ()
     kinds = {"added": "removed", "removed": "added", "modified": "modified"}
-    there = {(row["field"], row["changeType"]) for row in differences(one, other)}
-    back = {(row["field"], kinds[row["changeType"]]) for row in differences(other, one)}
+    there = {(row.field, row.changeType) for row in differences(one, other)}
+    back = {(row.field, kinds[row.changeType]) for row in differences(other, one)}
     assert there == back
 
 
@@ -180,5 +178,5 @@ def test_a_scoped_upstream_is_read_without_its_range(
 ) -> None:
     text = agent("mine") + f"fork_of: {record}\n"
     write(work, {".fractary/agents/mine.yaml": text})
-    (row,) = forge.fork_list()["forks"]
-    assert row["upstream"] == {"name": "@acme/base", "version": "1.0.0"}
+    (row,) = forge.fork_list().forks
+    assert jsonable(row.upstream) == {"name": "@acme/base", "version": "1.0.0"}

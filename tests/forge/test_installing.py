@@ -12,6 +12,7 @@ import pytest
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.installing import Installer
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.forge.registry import Site
 from tests.forge.tree import agent, plugin_manifest, tool
 
@@ -50,30 +51,35 @@ def tree(root: Path) -> dict[str, bytes]:
     }
 
 
+def installer(forge: ForgeService) -> Installer:
+    workspace = forge.workspace()
+    return Installer(workspace.configuration, workspace.plugins, workspace.registries)
+
+
 def install(forge: ForgeService, plugin: str, scope: Any = "local", **more: Any) -> Any:
-    return Installer(forge.desk()).install(plugin, scope, **more)
+    return installer(forge).install(plugin, scope, **more).installed
 
 
 def test_a_plugin_and_what_it_needs_are_installed(
     forge: ForgeService, shop: Site, work: Path
 ) -> None:
-    assert [each["name"] for each in install(forge, "@acme/worker")] == [
+    assert [each.name for each in install(forge, "@acme/worker")] == [
         "@acme/base",
         "@acme/worker",
     ]
     folder = work / ".fractary/plugins/@acme/worker"
     for name, text in PARTS.items():
         assert (folder / name).read_text() == text
-    assert forge.info("agent", "worker")["source"] == "local"
-    assert forge.plugin_info("@acme/worker")["components"]["hooks"] == ["pre"]
-    assert forge.plugin_list()["total"] == 2
+    assert forge.info("agent", "worker").source == "local"
+    assert jsonable(forge.plugin_info("@acme/worker").components.hooks) == ["pre"]
+    assert forge.plugin_list().total == 2
     assert not (work / ".fractary/plugins/.staging").exists()
 
 
 def test_global_scope_goes_to_the_home(forge: ForgeService, shop: Site, home: Path) -> None:
     install(forge, "@acme/base", "global")
     assert (home / ".fractary/registry/plugins/@acme/base/plugin.json").is_file()
-    assert forge.info("tool", "base-tool")["source"] == "global"
+    assert forge.info("tool", "base-tool").source == "global"
 
 
 def test_a_second_install_is_a_conflict_unless_forced(forge: ForgeService, shop: Site) -> None:
@@ -155,17 +161,17 @@ def test_update_takes_minor_steps_and_leaves_major_ones(
     install(forge, "@acme/worker")
     offer(shop, "1.1.0")
     before = tree(work / ".fractary/plugins")
-    dry = Installer(forge.desk()).update([], dry_run=True)
-    assert [each["to"] for each in dry["updated"]] == ["1.1.0"]
+    dry = installer(forge).update([], dry_run=True)
+    assert [each.to for each in dry.updated] == ["1.1.0"]
     assert tree(work / ".fractary/plugins") == before
-    assert Installer(forge.desk()).update(["@acme/worker"])["updated"][0]["from"] == "1.0.0"
-    assert forge.plugin_info("@acme/worker")["version"] == "1.1.0"
+    assert installer(forge).update(["@acme/worker"]).updated[0].from_ == "1.0.0"
+    assert forge.plugin_info("@acme/worker").version == "1.1.0"
     offer(shop, "2.0.0")
-    skipped = Installer(forge.desk()).update([])
-    assert skipped["updated"] == []
-    assert skipped["skipped"][0]["reason"] == "breaking"
-    assert Installer(forge.desk()).update([], breaking=True)["updated"][0]["to"] == "2.0.0"
-    assert Installer(forge.desk()).update([])["updated"] == []
+    skipped = installer(forge).update([])
+    assert skipped.updated == ()
+    assert skipped.skipped[0].reason == "breaking"
+    assert installer(forge).update([], breaking=True).updated[0].to == "2.0.0"
+    assert installer(forge).update([]).updated == ()
 
 
 def test_an_edited_plugin_is_neither_updated_nor_removed(
@@ -176,13 +182,13 @@ def test_an_edited_plugin_is_neither_updated_nor_removed(
     edited.write_text("mine")
     offer(shop, "1.1.0")
     with pytest.raises(ForgeError) as caught:
-        Installer(forge.desk()).update([])
+        installer(forge).update([])
     assert caught.value.code == "CONFLICT_ERROR"
     assert caught.value.details["edited"] == ["agents/worker.yaml"]
     with pytest.raises(ForgeError):
-        Installer(forge.desk()).uninstall("@acme/worker", None)
+        installer(forge).uninstall("@acme/worker", None)
     assert edited.read_text() == "mine"
-    Installer(forge.desk()).uninstall("@acme/worker", None, force=True)
+    installer(forge).uninstall("@acme/worker", None, force=True)
     assert not edited.exists()
 
 
@@ -194,8 +200,8 @@ def test_a_file_that_somebody_added_is_not_lost(
     mine.write_text("mine")
     offer(shop, "1.1.0")
     for write in (
-        lambda: Installer(forge.desk()).update([]),
-        lambda: Installer(forge.desk()).uninstall("@acme/worker", None),
+        lambda: installer(forge).update([]),
+        lambda: installer(forge).uninstall("@acme/worker", None),
     ):
         with pytest.raises(ForgeError, match="edited or added") as caught:
             write()
@@ -236,13 +242,13 @@ def test_a_broken_plugin_is_installed_again_only_by_force(
 def test_uninstall_refuses_what_others_need(forge: ForgeService, shop: Site) -> None:
     install(forge, "@acme/worker")
     with pytest.raises(ForgeError) as caught:
-        Installer(forge.desk()).uninstall("@acme/base", None)
+        installer(forge).uninstall("@acme/base", None)
     assert caught.value.details["neededBy"] == ["@acme/worker"]
-    Installer(forge.desk()).uninstall("@acme/worker", "local")
-    Installer(forge.desk()).uninstall("@acme/base", None)
-    assert forge.plugin_list()["total"] == 0
+    installer(forge).uninstall("@acme/worker", "local")
+    installer(forge).uninstall("@acme/base", None)
+    assert forge.plugin_list().total == 0
     with pytest.raises(ForgeError, match="not installed"):
-        Installer(forge.desk()).uninstall("@acme/base", None)
+        installer(forge).uninstall("@acme/base", None)
 
 
 def interrupt_move(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
@@ -284,7 +290,7 @@ def test_a_swap_that_fails_leaves_everything_as_it_was(
         interrupt_move(patch, number)
         install(forge, "@acme/worker", force=True)
     assert tree(work / ".fractary/plugins") == before
-    assert "warnings" not in forge.plugin_list()
+    assert forge.plugin_list().warnings is UNKNOWN
 
 
 @pytest.mark.parametrize("number", MOVES)
@@ -296,11 +302,11 @@ def test_a_killed_installation_is_finished_or_undone_by_the_next_command(
         interrupt_move(patch, number)
         install(forge, "@acme/worker", force=True)
     begun = number > 1
-    warned = "interrupted" in json.dumps(forge.plugin_list().get("warnings", []))
+    warned = "interrupted" in str(forge.plugin_list().warnings)
     assert warned is begun
     with pytest.raises(ForgeError, match="already installed"):
         install(forge, "@acme/base")
-    found = {each["name"]: each["version"] for each in forge.plugin_list()["plugins"]}
+    found = {each.name: each.version for each in forge.plugin_list().plugins}
     old, new = ("1.4.0", "1.0.0"), ("2.0.0", "2.0.0")
     assert (found["@acme/base"], found["@acme/worker"]) == (new if begun else old)
     hidden = [path.name for path in (work / ".fractary/plugins").iterdir() if path.name[0] == "."]
@@ -310,9 +316,9 @@ def test_a_killed_installation_is_finished_or_undone_by_the_next_command(
 def test_an_update_brings_what_the_new_version_needs(
     forge: ForgeService, newer: Site, work: Path
 ) -> None:
-    result = Installer(forge.desk()).update(["@acme/worker"], breaking=True)
-    assert [each["to"] for each in result["updated"]] == ["2.0.0"]
-    assert forge.plugin_info("@acme/base")["version"] == "2.0.0"
+    result = installer(forge).update(["@acme/worker"], breaking=True)
+    assert [each.to for each in result.updated] == ["2.0.0"]
+    assert forge.plugin_info("@acme/base").version == "2.0.0"
 
 
 def test_an_update_that_fails_names_those_before_it(
@@ -320,10 +326,10 @@ def test_an_update_that_fails_names_those_before_it(
 ) -> None:
     (work / ".fractary/plugins/@acme/worker/agents/worker.yaml").write_text("mine")
     with pytest.raises(ForgeError, match="updated before that: @acme/base") as caught:
-        Installer(forge.desk()).update([], breaking=True)
+        installer(forge).update([], breaking=True)
     assert caught.value.code == "CONFLICT_ERROR"
     assert caught.value.details["updated"][0]["to"] == "2.0.0"
-    assert forge.plugin_info("@acme/worker")["version"] == "1.0.0"
+    assert forge.plugin_info("@acme/worker").version == "1.0.0"
 
 
 def test_one_version_has_to_do_for_all(
@@ -347,9 +353,9 @@ def test_a_plugin_for_all_projects_does_not_lean_on_one_of_them(
 ) -> None:
     install(forge, "@acme/base", "local")
     assert len(install(forge, "@acme/worker", "global")) == 2
-    Installer(forge.desk()).uninstall("@acme/base", "local")
+    installer(forge).uninstall("@acme/base", "local")
     with pytest.raises(ForgeError, match="needs @acme/base"):
-        Installer(forge.desk()).uninstall("@acme/base", "global")
+        installer(forge).uninstall("@acme/base", "global")
 
 
 def test_without_automatic_dependencies_they_are_named(
@@ -359,9 +365,9 @@ def test_without_automatic_dependencies_they_are_named(
     config = json.loads(path.read_text())
     config["install"] = {"auto_install_dependencies": False}
     path.write_text(json.dumps(config))
-    desk = forge.desk()
-    assert len(Installer(desk).install("@acme/worker", "local")) == 1
-    assert "@acme/worker needs @acme/base@^1.0.0, which is not installed" in desk.warnings
+    result = installer(forge).install("@acme/worker", "local")
+    assert len(result.installed) == 1
+    assert "@acme/worker needs @acme/base@^1.0.0, which is not installed" in result.warnings
 
 
 def test_a_plugin_keeps_the_name_it_was_asked_for_by(
@@ -376,10 +382,10 @@ def test_a_plugin_keeps_the_name_it_was_asked_for_by(
     plugins = work / ".fractary/plugins"
     (plugins / "@a/plain").rename(plugins / "moved")
     site.put_registry(offered("1.1.0"))
-    assert len(Installer(forge.desk()).update([])["updated"]) == 1
-    assert Installer(forge.desk()).update([])["updated"] == []
-    rows = forge.plugin_list()["plugins"]
-    assert [(row["name"], row["version"]) for row in rows] == [("@a/plain", "1.1.0")]
+    assert len(installer(forge).update([]).updated) == 1
+    assert installer(forge).update([]).updated == ()
+    rows = forge.plugin_list().plugins
+    assert [(row.name, row.version) for row in rows] == [("@a/plain", "1.1.0")]
     assert (plugins / "moved/plugin.json").is_file()
 
 

@@ -79,7 +79,7 @@ def test_errors_and_paths_do_not_repeat_a_password_in_a_url(
     site.put("/api/v1/search?q=&type=agent&page=1&pageSize=100", {"results": [row], "total": 1})
     configure({"name": "s", "url": base, "type": "stockyard"})
     listed = forge.listing("agent", source="stockyard")
-    assert listed["agents"][0]["path"].startswith("http://***@")
+    assert listed.agents[0].path.startswith("http://***@")
 
 
 def test_a_manifest_that_is_a_link_to_a_foreign_file_is_no_plugin(
@@ -89,6 +89,6 @@ def test_a_manifest_that_is_a_link_to_a_foreign_file_is_no_plugin(
     folder = work / ".fractary/plugins/evil"
     folder.mkdir(parents=True)
     (folder / "plugin.json").symlink_to(home / "private.json")
-    assert forge.plugin_list()["plugins"] == []
+    assert jsonable(forge.plugin_list().plugins) == []
     with pytest.raises(Exception, match="not installed"):
         forge.plugin_manifest_text("evil")

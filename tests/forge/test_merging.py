@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.forge.authoring import create_fork
+from fleet_agentpack.forge.authoring import Author
 from fleet_agentpack.forge.changes import MISSING, Conflict, Edit, same, three_way
 from fleet_agentpack.forge.definitions import read_data
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.line_merge import merged_text
-from fleet_agentpack.forge.merging import merge, plan_merge
+from fleet_agentpack.forge.merging import MergePlan, merge
 from fleet_agentpack.forge.service import ForgeService
 from tests.forge.tree import agent, write
 
@@ -24,14 +24,15 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def fork(forge: ForgeService, source: str, name: str) -> Path:
-    return create_fork(forge.desk(), None, source, name, NOW)
+    workspace = forge.workspace()
+    author = Author(workspace.configuration, workspace.resolver)
+    return forge.places.cwd / author.create_fork(None, source, name, NOW).path
 
 
-def run_merge(forge: ForgeService, name: str, prefer: Any = None) -> Any:
-    desk = forge.desk()
-    plan = plan_merge(desk.forks, desk.resolver, name, desk.warnings)
-    merge(plan, prefer, NOW)
-    return plan
+def run_merge(forge: ForgeService, name: str, prefer: Any = None) -> MergePlan:
+    workspace = forge.workspace()
+    root = forge.places.project
+    return merge(workspace.forks, workspace.resolver, root, name, prefer, NOW)
 
 
 def test_a_new_fork_records_where_it_came_from(full: ForgeService) -> None:
@@ -42,8 +43,8 @@ def test_a_new_fork_records_where_it_came_from(full: ForgeService) -> None:
         "version": "1.1.0",
         "forked_at": "2026-01-02T03:04:05.000Z",
     }
-    assert full.validate("agent", name="new-triage", strict=True)["valid"]
-    assert full.fork_diff("new-triage", "json")["summary"]["added"] == 0
+    assert full.validate("agent", name="new-triage", strict=True).valid
+    assert full.fork_diff("new-triage", "json").summary.added == 0
     with pytest.raises(ForgeError) as caught:
         fork(full, "base-triage", "new-triage")
     assert caught.value.code == "CONFLICT_ERROR"
@@ -81,8 +82,8 @@ def test_merge_takes_what_only_upstream_changed_and_keeps_comments(full: ForgeSe
     assert data["fork_of"]["merged_at"] == "2026-01-02T03:04:05.000Z"
     assert path.read_text().startswith("# our own notes\n")
     assert plan.conflicts == ()
-    assert full.fork_check("ours")["hasUpdates"] is False
-    assert full.fork_info("ours")["lastMerged"] == "2026-01-02T03:04:05.000Z"
+    assert full.fork_check("ours").hasUpdates is False
+    assert full.fork_info("ours").lastMerged == "2026-01-02T03:04:05.000Z"
 
 
 def test_a_conflict_writes_nothing_until_a_side_is_chosen(full: ForgeService) -> None:

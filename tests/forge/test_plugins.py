@@ -15,7 +15,7 @@ import pytest
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.forge.transport import Request, Transport
-from fleet_agentpack.kit.results import jsonable
+from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.forge.registry import Site, serving
 from tests.forge.tree import plugin_manifest, write
 
@@ -64,8 +64,8 @@ def test_installed_plugins_are_listed_scoped_ones_included(full: ForgeService) -
         },
     ]
     assert "broken-one/plugin.json: not valid JSON" in result["warnings"][0]
-    assert full.plugin_list("local")["total"] == 1
-    assert full.plugin_list("global")["total"] == 2
+    assert full.plugin_list("local").total == 1
+    assert full.plugin_list("global").total == 2
 
 
 def test_listing_asks_no_network_but_outdated_does(full: ForgeService, stocked: Site) -> None:
@@ -84,8 +84,8 @@ def test_listing_asks_no_network_but_outdated_does(full: ForgeService, stocked: 
 
 def test_without_registries_outdated_says_how_to_add_one(full: ForgeService) -> None:
     result = full.plugin_list(outdated=True)
-    assert result["plugins"] == []
-    assert "fleet-agentpack forge registry add" in result["warnings"][-1]
+    assert jsonable(result.plugins) == []
+    assert "fleet-agentpack forge registry add" in result.warnings[-1]
 
 
 def test_info_of_an_installed_plugin_has_all_its_parts(full: ForgeService) -> None:
@@ -110,7 +110,7 @@ def test_info_of_an_installed_plugin_has_all_its_parts(full: ForgeService) -> No
 
 
 def test_info_speaks_of_this_plugin_alone(full: ForgeService) -> None:
-    assert "warnings" not in full.plugin_info("@acme/helper")
+    assert full.plugin_info("@acme/helper").warnings is UNKNOWN
     for ask in (full.plugin_info, full.plugin_manifest_text):
         with pytest.raises(
             ForgeError, match=r"broken-one cannot be read.*not valid JSON"
@@ -124,8 +124,8 @@ def test_a_broken_copy_does_not_hide_what_a_registry_offers(
 ) -> None:
     (work / ".fractary/plugins/@acme/helper/plugin.json").write_text("{")
     info = full.plugin_info("@acme/helper", remote=True)
-    assert info["version"] == "1.3.0"
-    assert "cannot be read" in info["warnings"][0]
+    assert info.version == "1.3.0"
+    assert "cannot be read" in info.warnings[0]
 
 
 def test_a_missing_file_registry_names_the_path(
@@ -160,9 +160,9 @@ def test_versions_of_one_name_are_listed_newest_first(
     ]
     configure({"name": "r", "url": site.put_registry(*entries)})
     info = forge.plugin_info("@a/b", remote=True)
-    assert info["version"] == "1.10.0"
-    assert info["availableVersions"] == ["2.0.0-rc.1", "1.10.0", "1.9.0"]
-    assert forge.plugin_info("@a/b", "~1.9.0", remote=True)["version"] == "1.9.0"
+    assert info.version == "1.10.0"
+    assert jsonable(info.availableVersions) == ["2.0.0-rc.1", "1.10.0", "1.9.0"]
+    assert forge.plugin_info("@a/b", "~1.9.0", remote=True).version == "1.9.0"
     with pytest.raises(ForgeError) as caught:
         forge.plugin_info("@a/b@^3.0.0", remote=True)
     assert caught.value.details["availableVersions"] == ["2.0.0-rc.1", "1.10.0", "1.9.0"]
@@ -178,7 +178,7 @@ def test_a_manifest_with_another_checksum_is_refused(
     assert caught.value.details["expected"] != caught.value.details["actual"]
     url = f"{stocked.url}/registry.json"
     configure({"name": "main", "url": url}, install={"verify_checksums": False})
-    assert "Checksum mismatch" in forge.plugin_info("@acme/faber", remote=True)["warnings"][0]
+    assert "Checksum mismatch" in forge.plugin_info("@acme/faber", remote=True).warnings[0]
 
 
 def test_a_plugin_nobody_has_is_not_found_with_the_registries_asked(
@@ -202,7 +202,7 @@ def test_hostile_plugin_names_are_refused(full: ForgeService, name: str) -> None
 
 
 def found(result: dict[str, Any]) -> list[str]:
-    return [row["name"] for row in result["results"]]
+    return [row.name for row in result.results]
 
 
 def test_search_ranks_name_before_tag_before_text(forge: ForgeService, stocked: Site) -> None:
@@ -215,9 +215,9 @@ def test_search_ranks_name_before_tag_before_text(forge: ForgeService, stocked: 
 
 def test_search_pages_and_filters_by_any_tag(forge: ForgeService, stocked: Site) -> None:
     page = forge.plugin_search("faber", limit=1, offset=1)
-    assert (found(page), page["total"], page["query"]) == (["@acme/faber-extra"], 3, "faber")
+    assert (found(page), page.total, page.query) == (["@acme/faber-extra"], 3, "faber")
     assert found(forge.plugin_search("", tags=["FLOW", "x"])) == ["@acme/base", "@acme/faber"]
-    assert forge.plugin_search("faber", limit=-5, offset=-5)["results"] == []
+    assert jsonable(forge.plugin_search("faber", limit=-5, offset=-5).results) == []
 
 
 def test_search_results_have_the_seed_fields(forge: ForgeService, stocked: Site) -> None:
@@ -246,13 +246,13 @@ def test_registries_are_asked_in_order_of_priority(
         {"name": "first", "url": first, "priority": 10},
         {"name": "off", "url": f"{site.url}/3.json", "priority": 1, "enabled": False},
     )
-    rows = forge.plugin_search("")["results"]
-    assert [(row["name"], row["version"], row["registry"]) for row in rows] == [
+    rows = forge.plugin_search("").results
+    assert [(row.name, row.version, row.registry) for row in rows] == [
         ("@a/b", "1.0.0", "first"),
         ("@a/c", "1.0.0", "second"),
     ]
     assert "/3.json" not in site.asked
-    assert forge.plugin_info("@a/b", remote=True)["version"] == "2.0.0"
+    assert forge.plugin_info("@a/b", remote=True).version == "2.0.0"
 
 
 def test_one_registry_down_is_a_warning_all_down_an_error(
@@ -261,13 +261,13 @@ def test_one_registry_down_is_a_warning_all_down_an_error(
     dead = {"name": "dead", "url": "http://127.0.0.1:1/r.json", "priority": 0}
     configure(dead, {"name": "main", "url": f"{stocked.url}/registry.json"})
     result = full.plugin_search("faber")
-    assert result["total"] == 3
-    assert "Registry dead was not reached" in result["warnings"][0]
+    assert result.total == 3
+    assert "Registry dead was not reached" in result.warnings[0]
     configure(dead)
     with pytest.raises(ForgeError) as caught:
         full.plugin_search("faber")
     assert caught.value.code == "NETWORK_ERROR"
-    assert full.plugin_list()["total"] == 3
+    assert full.plugin_list().total == 3
 
 
 def test_a_dead_registry_is_answered_for_by_its_old_manifest(
@@ -277,8 +277,8 @@ def test_a_dead_registry_is_answered_for_by_its_old_manifest(
     full.plugin_search("faber")
     stocked.put("/registry.json", b"down", 500)
     result = full.plugin_search("faber")
-    assert result["total"] == 3
-    assert "this is its manifest of" in result["warnings"][0]
+    assert result.total == 3
+    assert "using its manifest of" in result.warnings[0]
 
 
 @pytest.mark.parametrize("body", [b"not json", b"[]", b'{"plugins": 5}', b"\xff", b"<html>"])
@@ -305,7 +305,7 @@ def test_bad_entries_are_left_out_and_counted(
     configure({"name": "r", "url": site.put_registry(good, *bad)})
     result = forge.plugin_search("")
     assert found(result) == ["@a/good"]
-    assert "4 of 5 entries" in result["warnings"][0]
+    assert "4 of 5 entries" in result.warnings[0]
 
 
 def test_file_registries_work_without_a_network(
@@ -316,10 +316,10 @@ def test_file_registries_work_without_a_network(
     write(tmp_path, {"reg/registry.json": {"plugins": [entry]}, "reg/p/plugin.json": manifest})
     configure({"name": "disk", "url": (tmp_path / "reg/registry.json").as_uri()})
     info = forge.plugin_info("@a/b", remote=True)
-    assert info["components"]["agents"] == ["x"]
-    assert "no checksum" in info["warnings"][0]
+    assert jsonable(info.components.agents) == ["x"]
+    assert "no checksum" in info.warnings[0]
     write(tmp_path, {"reg/registry.json": {"plugins": []}})
-    assert forge.plugin_search("")["total"] == 0, "a file is read anew, not cached"
+    assert forge.plugin_search("").total == 0, "a file is read anew, not cached"
 
 
 def test_tokens_go_to_their_registry_only(
@@ -348,7 +348,7 @@ def test_a_redirect_elsewhere_loses_the_token(
         site.put("/r.json", b"", 302, Location=url)
         auth = {"type": "apikey", "token_env": "R_TOKEN"}
         configure({"name": "r", "url": f"{site.url}/r.json", "auth": auth})
-        assert make(R_TOKEN="s3cret").plugin_search("")["total"] == 1
+        assert make(R_TOKEN="s3cret").plugin_search("").total == 1
         assert site.headers[0]["X-API-Key"] == "s3cret"
         assert "X-API-Key" not in other.headers[0]
 
@@ -357,11 +357,11 @@ def test_a_token_never_leaves_this_machine_unprotected(make: Callable[..., Forge
     from fleet_agentpack.forge.config import Registry
 
     forge = make(FRACTARY_REGISTRY_TOKEN="s3cret")
-    credentials = forge.desk().credentials
+    credentials = forge.workspace().credentials
     plain = Registry("r", "http://r.example.test/r.json", 1)
-    assert credentials.headers(plain, plain.url) == {}
+    assert jsonable(credentials.headers(plain, plain.url)) == {}
     tls = Registry("r", "https://r.example.test/r.json", 1)
-    assert credentials.headers(tls, tls.url) == {"Authorization": "Bearer s3cret"}
+    assert jsonable(credentials.headers(tls, tls.url)) == {"Authorization": "Bearer s3cret"}
     assert credentials.headers(tls, "https://evil.example.test/r.json") == {}
 
 
@@ -427,13 +427,6 @@ def test_a_server_that_drips_is_given_up_at_the_deadline() -> None:
 
 def test_a_hiccup_is_tried_again(site: Site) -> None:
     site.put("/flaky", b"down", 503)
-
-    def answer_later() -> None:
-        while not site.asked:
-            time.sleep(0.005)
-        site.put("/flaky", b"up")
-
-    thread = threading.Thread(target=answer_later, daemon=True)
-    thread.start()
+    site.next["/flaky"] = (200, {}, b"up")
     assert Transport(deadline_s=3).fetch(Request(f"{site.url}/flaky")) == b"up"
-    thread.join()
+    assert site.asked == ["/flaky"] * 2

@@ -53,8 +53,8 @@ def yard(site: Site, configure: Callable[..., None]) -> Site:
 def test_off_unless_configured(full: ForgeService, site: Site) -> None:
     full.listing("agent")
     result = full.listing("agent", source="stockyard")
-    assert result["agents"] == []
-    assert "is not searched. Switch it on" in result["warnings"][0]
+    assert jsonable(result.agents) == []
+    assert "is not searched. Switch it on" in result.warnings[0]
     assert site.asked == []
 
 
@@ -77,7 +77,7 @@ def test_tags_of_remote_definitions_are_asked_for_when_filtering(
 ) -> None:
     assert not any("metadata" in path for path in yard.asked)
     result = forge.listing("agent", tags=["far"])
-    assert [row["name"] for row in result["agents"]] == ["remote-one"]
+    assert [row.name for row in result.agents] == ["remote-one"]
 
 
 def test_info_chooses_the_highest_stable_version(forge: ForgeService, yard: Site) -> None:
@@ -99,12 +99,12 @@ def test_an_unknown_name_is_not_found(forge: ForgeService, yard: Site) -> None:
 def test_an_unreachable_stockyard_leaves_the_local_answer_whole(
     full: ForgeService, configure: Callable[..., None]
 ) -> None:
-    whole = full.listing("agent")["total"]
+    whole = full.listing("agent").total
     configure({"name": "yard", "type": "stockyard", "url": "http://127.0.0.1:1"})
     result = full.listing("agent")
-    assert result["total"] == whole
-    assert any("stockyard was not reached" in each for each in result["warnings"])
-    assert full.info("agent", "echo-bot")["source"] == "local"
+    assert result.total == whole
+    assert any("stockyard was not reached" in each for each in result.warnings)
+    assert full.info("agent", "echo-bot").source == "local"
     with pytest.raises(ForgeError) as caught:
         full.info("agent", "nobody")
     assert "was not reached" in caught.value.details["warnings"][0]
@@ -124,7 +124,7 @@ def test_a_long_list_is_paged(
         )
     configure({"name": "yard", "type": "stockyard", "url": f"{site.url}/api/v1/"})
     result = forge.listing("tool", limit=1000)
-    assert [row["name"] for row in result["tools"]] == names
+    assert [row.name for row in result.tools] == names
     assert len(site.asked) == 3
 
 
@@ -138,10 +138,10 @@ def test_fork_list_asks_no_network_but_check_does(forge: ForgeService, yard: Sit
 
     text = agent("mine", more="fork_of: {name: remote-one, version: 1.0.0}\n")
     write(forge.places.cwd, {".fractary/agents/mine.yaml": text})
-    assert forge.fork_list()["forks"][0]["hasUpstreamUpdate"] is False
+    assert forge.fork_list().forks[0].hasUpstreamUpdate is False
     assert yard.asked == []
-    assert forge.fork_check()["updates"][0]["upstreamVersion"] == "1.2.0"
-    assert forge.fork_diff("mine")["upstreamVersion"] == "1.2.0"
+    assert forge.fork_check().updates[0].upstreamVersion == "1.2.0"
+    assert forge.fork_diff("mine").upstreamVersion == "1.2.0"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"<html>", b'{"results": 5}', b'{"versions": [5, {}]}'])
@@ -151,7 +151,7 @@ def test_nonsense_from_the_stockyard_is_survived(
     site.put(f"{API}/search?q=&type=agent&page=1&pageSize=100", body)
     site.put(f"{API}/agents/x/metadata", body)
     configure({"name": "yard", "type": "stockyard", "url": site.url})
-    assert forge.listing("agent")["agents"] == []
+    assert jsonable(forge.listing("agent").agents) == []
     with pytest.raises(ForgeError) as caught:
         forge.info("agent", "x")
     assert caught.value.code == "AGENT_NOT_FOUND"

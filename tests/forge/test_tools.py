@@ -18,6 +18,7 @@ from fastmcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
+from fleet_agentpack.forge.errors import COMMANDS
 from fleet_agentpack.forge.tools import open_service
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.server import build_server
@@ -195,6 +196,7 @@ async def test_bad_arguments_are_validation_errors(client: Client[Any]) -> None:
 
 async def test_suggestions_name_only_tools_that_exist(client: Client[Any]) -> None:
     known = {tool.name for tool in await client.list_tools()}
+    assert known == set(COMMANDS)
     payloads = [
         (await call(client, tool, **arguments)).structured_content
         for tool, arguments in (

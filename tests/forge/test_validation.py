@@ -9,6 +9,7 @@ import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.kit.results import jsonable
 from tests.forge.tree import TICKET_READ, TRIAGE, agent, tool, write
 
 
@@ -18,7 +19,7 @@ def check(forge: ForgeService, kind: Any, text: str, strict: bool = False, name:
 
 
 def fields(issues: list[dict[str, str]]) -> set[str]:
-    return {issue["field"] for issue in issues}
+    return {issue.field for issue in issues}
 
 
 GOOD_AGENT = agent("it")
@@ -29,7 +30,7 @@ GOOD_TOOL = tool("it")
 def test_good_definitions_are_valid(forge: ForgeService, strict: bool) -> None:
     for kind, text in (("agent", GOOD_AGENT), ("tool", GOOD_TOOL)):
         result = check(forge, kind, text, strict)
-        assert result == {
+        assert jsonable(result) == {
             "valid": True,
             "path": f".fractary/{kind}s/it.yaml",
             "errors": [],
@@ -39,20 +40,20 @@ def test_good_definitions_are_valid(forge: ForgeService, strict: bool) -> None:
 
 
 def test_the_full_examples_are_valid_when_their_references_exist(full: ForgeService) -> None:
-    assert full.validate("agent", name="acme:triage", strict=True)["errors"] == []
-    assert full.validate("tool", name="ticket-read", strict=True)["errors"] == []
+    assert jsonable(full.validate("agent", name="acme:triage", strict=True).errors) == []
+    assert jsonable(full.validate("tool", name="ticket-read", strict=True).errors) == []
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "google"])
 def test_all_providers_are_valid(forge: ForgeService, provider: str) -> None:
-    assert check(forge, "agent", GOOD_AGENT.replace("anthropic", provider))["valid"]
+    assert check(forge, "agent", GOOD_AGENT.replace("anthropic", provider)).valid
 
 
 def test_a_missing_description_is_a_warning_even_in_strict_mode(forge: ForgeService) -> None:
     text = "\n".join(line for line in GOOD_AGENT.splitlines() if "description" not in line)
     result = check(forge, "agent", text, strict=True)
-    assert result["valid"] is True
-    assert result["warnings"] == [
+    assert result.valid is True
+    assert jsonable(result.warnings) == [
         {"field": "description", "message": "Consider adding a description"}
     ]
 
@@ -90,10 +91,10 @@ def test_faulty_agents_are_rejected_with_path_and_line(
 ) -> None:
     assert old in GOOD_AGENT
     result = check(forge, "agent", GOOD_AGENT.replace(old, new))
-    assert result["valid"] is False
-    issue = next(issue for issue in result["errors"] if issue["field"] == field)
-    assert message in issue["message"]
-    assert issue["severity"] == "error"
+    assert result.valid is False
+    issue = next(issue for issue in result.errors if issue.field == field)
+    assert message in issue.message
+    assert issue.severity == "error"
 
 
 @pytest.mark.parametrize(
@@ -119,13 +120,13 @@ def test_faulty_tools_are_rejected(
 ) -> None:
     assert old in GOOD_TOOL
     result = check(forge, "tool", GOOD_TOOL.replace(old, new))
-    issue = next(issue for issue in result["errors"] if issue["field"] == field)
-    assert message in issue["message"]
+    issue = next(issue for issue in result.errors if issue.field == field)
+    assert message in issue.message
 
 
 def test_all_faults_are_reported_at_once(forge: ForgeService) -> None:
     result = check(forge, "agent", "name: it\n")
-    assert fields(result["errors"]) == {"type", "version", "tags", "llm", "tools"}
+    assert fields(result.errors) == {"type", "version", "tags", "llm", "tools"}
 
 
 BINDING = [
@@ -152,32 +153,32 @@ def test_strict_turns_binding_advice_into_errors(
     forge: ForgeService, text: str, field: str
 ) -> None:
     lenient = check(forge, "agent", text)
-    assert lenient["valid"] is True
-    assert field in fields(lenient["warnings"])
+    assert lenient.valid is True
+    assert field in fields(lenient.warnings)
     strict = check(forge, "agent", text, strict=True)
-    assert strict["valid"] is False
-    assert field in fields(strict["errors"])
-    assert field not in fields(strict["warnings"])
+    assert strict.valid is False
+    assert field in fields(strict.errors)
+    assert field not in fields(strict.warnings)
 
 
 def test_gentle_advice_stays_advice_in_strict_mode(forge: ForgeService) -> None:
     text = GOOD_AGENT.replace("name: it", "name: It_Is").replace("tags: [demo]", "tags: []")
     text = text.replace("author: Acme Ops\n", "").split("system_prompt")[0]
     result = check(forge, "agent", text, strict=True)
-    assert result["valid"] is True
-    assert fields(result["warnings"]) == {"name", "tags", "author", "system_prompt"}
+    assert result.valid is True
+    assert fields(result.warnings) == {"name", "tags", "author", "system_prompt"}
 
 
 def test_a_parameter_without_description_is_advised(forge: ForgeService) -> None:
     result = check(forge, "tool", GOOD_TOOL.replace(", description: What to work on", ""))
-    assert fields(result["warnings"]) == {"parameters.target"}
+    assert fields(result.warnings) == {"parameters.target"}
 
 
 def test_cycles_are_errors_and_named(full: ForgeService) -> None:
     extends = full.validate("agent", name="loop-a")
-    assert "loop-a -> loop-b -> loop-a" in extends["errors"][0]["message"]
+    assert "loop-a -> loop-b -> loop-a" in extends.errors[0].message
     ring = full.validate("tool", name="ring-b")
-    assert "ring-b -> ring-a -> ring-b" in ring["errors"][0]["message"]
+    assert "ring-b -> ring-a -> ring-b" in ring.errors[0].message
 
 
 def test_markdown_body_is_the_prompt_and_must_not_be_empty(forge: ForgeService, work: Path) -> None:
@@ -190,15 +191,15 @@ def test_markdown_body_is_the_prompt_and_must_not_be_empty(forge: ForgeService, 
         },
     )
     result = forge.validate("agent", name="it")
-    assert fields(result["errors"]) == {"system_prompt"}
+    assert fields(result.errors) == {"system_prompt"}
     other = forge.validate("agent", name="other")
-    assert other["errors"][0]["message"].endswith("(line 5)")
+    assert other.errors[0].message.endswith("(line 5)")
 
 
 def test_markdown_without_a_header_fails_the_schema(forge: ForgeService, work: Path) -> None:
     write(work / ".fractary/tools", {"it.md": "Just text."})
     result = forge.validate("tool", name="it")
-    assert {"name", "type", "version", "parameters"} <= fields(result["errors"])
+    assert {"name", "type", "version", "parameters"} <= fields(result.errors)
 
 
 @pytest.mark.parametrize(
@@ -218,12 +219,12 @@ def test_an_unreadable_definition_is_invalid_not_an_error(
 ) -> None:
     write(work / ".fractary/agents", {"it.yaml": content})
     result = forge.validate("agent", name="it", strict=True)
-    assert result["valid"] is False
-    assert message in result["errors"][0]["message"]
+    assert result.valid is False
+    assert message in result.errors[0].message
 
 
 def test_an_empty_file_misses_everything(forge: ForgeService) -> None:
-    assert {"name", "type"} <= fields(check(forge, "agent", "")["errors"])
+    assert {"name", "type"} <= fields(check(forge, "agent", "").errors)
 
 
 def test_path_and_name_exclude_each_other(forge: ForgeService) -> None:
@@ -235,10 +236,10 @@ def test_path_and_name_exclude_each_other(forge: ForgeService) -> None:
 
 def test_a_path_may_be_a_file_or_a_directory(full: ForgeService, work: Path) -> None:
     write(work, {"drafts/new.yaml": agent("new"), "drafts/txt.txt": "x"})
-    assert full.validate("agent", path="drafts/new.yaml")["path"] == "drafts/new.yaml"
-    assert full.validate("agent", path=str(work / "drafts/new.yaml"))["valid"]
-    assert full.validate("agent", path=".fractary/agents/acme:triage")["valid"]
-    assert "must end in" in full.validate("agent", path="drafts/txt.txt")["errors"][0]["message"]
+    assert full.validate("agent", path="drafts/new.yaml").path == "drafts/new.yaml"
+    assert full.validate("agent", path=str(work / "drafts/new.yaml")).valid
+    assert full.validate("agent", path=".fractary/agents/acme:triage").valid
+    assert "must end in" in full.validate("agent", path="drafts/txt.txt").errors[0].message
 
 
 @pytest.mark.parametrize("path", ["gone.yaml", "drafts", ""])
@@ -259,7 +260,7 @@ def test_a_path_out_of_bounds_is_denied_unless_a_person_asks(
         full.validate("agent", path=path)
     assert caught.value.code == "PERMISSION_DENIED"
     if path == "link.yaml":
-        assert full.validate("agent", path=path, anywhere=True)["errors"] == []
+        assert jsonable(full.validate("agent", path=path, anywhere=True).errors) == []
 
 
 def test_a_nul_in_a_path_is_refused(forge: ForgeService) -> None:
@@ -273,7 +274,7 @@ def test_a_mismatch_between_path_and_content_is_advised(forge: ForgeService, hom
         {".fractary/registry/agents/it@2.0.0/agent.yaml": agent("other", version="1.0.0")},
     )
     result = forge.validate("agent", name="it")
-    messages = {issue["field"]: issue["message"] for issue in result["warnings"]}
+    messages = {issue.field: issue.message for issue in result.warnings}
     assert "directory is called 'it'" in messages["name"]
     assert "path says version 2.0.0" in messages["version"]
 
@@ -281,5 +282,5 @@ def test_a_mismatch_between_path_and_content_is_advised(forge: ForgeService, hom
 def test_custom_tools_and_examples_validate(forge: ForgeService, work: Path) -> None:
     write(work, {".fractary/agents/acme:triage/agent.md": TRIAGE})
     write(work, {".fractary/tools/ticket-read/tool.yaml": TICKET_READ})
-    assert forge.validate("agent", name="acme:triage")["errors"] == []
-    assert forge.validate("tool", name="ticket-read")["errors"] == []
+    assert jsonable(forge.validate("agent", name="acme:triage").errors) == []
+    assert jsonable(forge.validate("tool", name="ticket-read").errors) == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.lockfile import check_lock, integrity, lock, lockfile_path
+from fleet_agentpack.forge.lockfile import Lockfile
 from fleet_agentpack.forge.names import Reference
 from fleet_agentpack.forge.registry_edits import add_registry, remove_registry
 from fleet_agentpack.forge.service import ForgeService
@@ -45,10 +45,15 @@ def project(forge: ForgeService, work: Path, home: Path) -> ForgeService:
     return forge
 
 
+def lockfile_of(forge: ForgeService) -> Lockfile:
+    workspace = forge.workspace()
+    return Lockfile(workspace.configuration, workspace.resolver)
+
+
 def test_the_lockfile_has_everything_used_in_the_originals_format(project: ForgeService) -> None:
-    desk = project.desk()
-    assert lock(desk, NOW)["agents"] == 2
-    data = json.loads(lockfile_path(desk).read_text())
+    lockfile = lockfile_of(project)
+    assert lockfile.write(NOW).agents == 2
+    data = json.loads(lockfile.path.read_text())
     assert (data["version"], data["generated"]) == (1, "2026-01-02T00:00:00.000Z")
     assert list(data["agents"]) == ["one", "shared"]
     assert data["tools"]["nail"]["version"] == "1.2.0"
@@ -59,51 +64,52 @@ def test_the_lockfile_has_everything_used_in_the_originals_format(project: Forge
     for entry in (*data["agents"].values(), *data["tools"].values()):
         assert entry["integrity"].startswith("sha256-")
         assert len(entry["integrity"]) == 71
-    assert check_lock(desk) == []
+    assert lockfile.check().valid
 
 
 def test_a_changed_and_a_missing_definition_are_told(project: ForgeService, work: Path) -> None:
-    lock(project.desk(), NOW)
+    lockfile_of(project).write(NOW)
     write(work, {".fractary/agents/one.yaml": agent("one", description="Changed", tools="hammer")})
     (work / ".fractary/tools/hammer.yaml").unlink()
-    problems = {each["name"]: each["problem"] for each in check_lock(project.desk())}
+    problems = {each.name: each.problem for each in lockfile_of(project).check().problems}
     assert problems == {"one": "integrity_mismatch", "hammer": "missing"}
 
 
 def test_integrity_does_not_depend_on_the_order_of_keys(project: ForgeService, work: Path) -> None:
-    desk = project.desk()
-    one = desk.resolver.exists("tool", Reference("hammer"), [])
+    resolver = project.workspace().resolver
+    one = resolver.find("tool", Reference("hammer")).definition
     assert one is not None
     lines = tool("hammer").splitlines(keepends=True)
     write(work, {".fractary/tools/turned.yaml": "".join([*lines[1:6], lines[0], *lines[6:]])})
-    other = desk.resolver.exists("tool", Reference("turned"), [])
+    other = resolver.find("tool", Reference("turned")).definition
     assert other is not None
-    assert integrity(desk, one) == integrity(desk, other)
+    lockfile = lockfile_of(project)
+    assert lockfile.integrity(one) == lockfile.integrity(other)
 
 
 def test_a_missing_dependency_stops_the_lock(project: ForgeService, work: Path) -> None:
     (work / ".fractary/tools/hammer.yaml").unlink()
     with pytest.raises(ForgeError) as caught:
-        lock(project.desk(), NOW)
+        lockfile_of(project).write(NOW)
     assert caught.value.code == "DEPENDENCY_ERROR"
-    assert not lockfile_path(project.desk()).exists()
+    assert not lockfile_of(project).path.exists()
 
 
 @pytest.mark.parametrize("text", ["{broken", '{"version": 2}', "[]"])
 def test_an_unknown_lockfile_is_left_alone_unless_forced(project: ForgeService, text: str) -> None:
-    path = lockfile_path(project.desk())
+    path = lockfile_of(project).path
     write(path.parent, {path.name: text})
     with pytest.raises(ForgeError) as caught:
-        lock(project.desk(), NOW)
+        lockfile_of(project).write(NOW)
     assert caught.value.code == "CONFIG_ERROR"
     assert path.read_text() == text
-    lock(project.desk(), NOW, force=True)
-    assert check_lock(project.desk()) == []
+    lockfile_of(project).write(NOW, force=True)
+    assert lockfile_of(project).check().valid
 
 
 def test_checking_without_a_lockfile_says_how_to_make_one(forge: ForgeService) -> None:
     with pytest.raises(ForgeError, match="forge lock"):
-        check_lock(forge.desk())
+        lockfile_of(forge).check()
 
 
 def test_many_writers_lose_no_registry(forge: ForgeService, work: Path) -> None:
@@ -120,7 +126,7 @@ def test_many_writers_lose_no_registry(forge: ForgeService, work: Path) -> None:
     assert len(data["registries"]) == 12
     assert (data["install"], data["mine"]) == ({"default_scope": "local"}, [1])
     remove_registry(forge.places, "r3")
-    assert len(forge.registry_list()["registries"]) == 11
+    assert len(forge.registry_list().registries) == 11
 
 
 def test_the_users_file_and_a_named_file_are_edited(
@@ -195,11 +201,11 @@ def test_a_login_in_the_keyring_leaves_no_token_on_disk(
     vault = MemoryVault()
     forge = make(vault=vault)
     configure({"name": "shop", "url": "https://shop.example.test/r.json"})
-    credentials = forge.desk().credentials
+    credentials = forge.workspace().credentials
     assert credentials.store("shop", Secret("s3cret"), NOW) == "keyring"
     assert vault.kept == {"shop": "s3cret"}
     assert "s3cret" not in credentials.path.read_text()
-    registry = forge.desk().configuration.registries[0]
+    registry = forge.workspace().configuration.registries[0]
     assert credentials.is_authenticated(registry)
     assert credentials.headers(registry, registry.url) == {"Authorization": "Bearer s3cret"}
     assert credentials.forget("shop", NOW)
@@ -213,7 +219,7 @@ def test_other_logins_survive_and_a_broken_file_is_left_alone(
     path = home / ".fractary/auth/credentials.json"
     login = {"type": "basic", "username": "u", "password": "p"}
     write(path.parent, {path.name: {"version": "1.0.0", "registries": {"old": login}, "x": 1}})
-    credentials = forge.desk().credentials
+    credentials = forge.workspace().credentials
     credentials.store("new", Secret("t"), NOW)
     data = json.loads(path.read_text())
     assert data["registries"]["old"] == login

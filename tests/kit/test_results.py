@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
 import math
@@ -65,6 +66,11 @@ def test_numbers_that_json_lacks_are_null() -> None:
 def test_file_names_that_are_no_text_can_be_sent() -> None:
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
     assert to_text(jsonable({name: name, "ü": "ü"})).encode() == '{"caf?":"caf?","ü":"ü"}'.encode()
+
+
+def test_a_field_may_have_the_name_of_a_keyword() -> None:
+    Step = dataclasses.make_dataclass("Step", ["from_", "to"])
+    assert jsonable(Step("1.0.0", "2.0.0")) == {"from": "1.0.0", "to": "2.0.0"}
 
 
 @pytest.mark.parametrize("value", [object(), b"x", Row, Secret("x"), {"deep": [object()]}])

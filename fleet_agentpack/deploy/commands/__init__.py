@@ -11,11 +11,11 @@ from fleet_agentpack.console.command import Console, Handler, declare, print_jso
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.commands import report
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.request import Request
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
     from fleet_agentpack.deploy.service import DeployService
-    from fleet_agentpack.deploy.workspace import Request
 
 _NO_DRY_RUN = ("init", "lock", "fetch", "update")
 
@@ -91,8 +91,6 @@ def _service(console: Console) -> DeployService:
 
 def _request(console: Console, **more: Any) -> Request:
     """What the global flags ask for."""
-    from fleet_agentpack.deploy.workspace import Request
-
     given = console.arguments
     return Request(given.repo, given.profile, given.target, given.machine, **more)
 

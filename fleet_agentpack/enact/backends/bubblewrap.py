@@ -18,7 +18,7 @@ from fleet_agentpack.kit import process
 SANDBOX_PATH = "/usr/local/bin:/usr/bin:/bin"
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
-# Certificates, but never the private keys beside them.
+# Certificates, but never the private keys next to them.
 _ETC_NETWORK = (
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -41,7 +41,7 @@ class Bubblewrap:
         self._home = home
 
     def unavailable(self) -> str | None:
-        """Why nothing can run here; tried once, since a container may forbid namespaces."""
+        """Why nothing can run here; tried once, since containers may forbid namespaces."""
         if not self._program:
             return "bubblewrap (bwrap) is not installed"
         return self._trial
@@ -75,7 +75,7 @@ class Bubblewrap:
         argv += ["--cap-drop", "ALL", "--ro-bind", "/usr", "/usr"]
         for path in map(Path, _SYSTEM):
             if path.is_symlink():
-                argv += ["--symlink", os.readlink(path), str(path)]  # noqa: PTH115 - as it is written
+                argv += ["--symlink", os.readlink(path), str(path)]  # noqa: PTH115 - the link's own text
             elif path.is_dir():
                 argv += ["--ro-bind", str(path), str(path)]
         for name in (*_ETC, "/nix/store", *(_ETC_NETWORK if network else ())):

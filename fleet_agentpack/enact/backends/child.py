@@ -1,4 +1,4 @@
-"""Runs one child process within limits of time and output, and leaves nothing of it behind."""
+"""Runs a child process within limits of time and output, and cleans up all it started."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 
 LARGEST_OUTPUT = 1024 * 1024
 TICK_S = 0.5
-GRACE_S = 0.3  # how long a finished program's children may still hold its output
+GRACE_S = 0.3  # how long a finished program's children may keep its output open
 KILL_WAIT_S = 5.0
-MOST_ROUNDS = 5  # of killing what forks while it is being killed
+MOST_ROUNDS = 5  # of killing processes that fork while being killed
 MARKER = "ENACT_EXECUTION_ID"
 
 
@@ -99,7 +99,7 @@ class _Reading:
             self._buffers[stream.fileno()] = bytearray()
 
     def until_end(self, deadline: float, tick: Callable[[], None]) -> str:
-        """Read until the child has ended; says whether it did so by itself."""
+        """Read until the child ends or reaches a limit; returns which."""
         next_tick = time.monotonic() + TICK_S
         ended_at: float | None = None
         while self._selector.get_map():
@@ -131,12 +131,12 @@ class _Reading:
         return "exit"
 
     def output(self) -> tuple[bytes, bytes]:
-        """What was read, cut at the limit."""
+        """What was read, truncated at the limit."""
         stdout, stderr = (bytes(buffer[: self._largest]) for buffer in self._buffers.values())
         return stdout, stderr
 
     def close(self) -> None:
-        """Let go of the pipes, whoever else may hold them."""
+        """Close our ends of the pipes."""
         self._selector.close()
         for stream in (self._child.stdout, self._child.stderr):
             if stream is not None:
@@ -159,7 +159,7 @@ def _kill_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def _kill_marked(marker: str | None) -> None:
-    """Kill what ran away from its group on the bare host, known by a variable it inherited."""
+    """Kill processes that left the group, found by a variable they inherited."""
     if not marker:
         return
     for _ in range(MOST_ROUNDS):

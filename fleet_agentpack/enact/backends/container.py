@@ -60,7 +60,7 @@ class Container:
                 *("run", "--rm", "--interactive", "--name", name, "--entrypoint", ""),
                 *("--network", "bridge" if job.network else "none", "--read-only"),
                 *(_PODMAN_ONLY if self.name == "podman" else ()),
-                *("--log-driver", "none"),  # what a tool prints may hold secrets
+                *("--log-driver", "none"),  # what a tool prints may contain secrets
                 *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
                 *("--pids-limit", "256", "--tmpfs", f"/tmp:size={SCRATCH_BYTES}"),  # noqa: S108
                 *("--env-file", str(variables), "--workdir", "/workspace"),
@@ -90,7 +90,7 @@ def _env_file(job: Job) -> str:
         if "\n" in value or "\r" in value:
             raise EnactError.backend_unavailable(
                 job.tool,
-                f"{name} has several lines, which a container cannot be given",
+                f"{name} has several lines, which cannot be passed to a container",
                 ask_user(f"store {name} as one line"),
             )
     return "".join(f"{name}={value}\n" for name, value in values.items())
@@ -104,7 +104,7 @@ def _mount_options(job: Job) -> Iterator[str]:
 
 
 def _bind(path: Path) -> str:
-    """The source of a mount; its option is a list with commas, so a path must have none."""
+    """The source of a mount; commas separate its options, so a path must not contain any."""
     if any(char in str(path) for char in ',"\n\r'):
         raise EnactError.bad_argument(
             "path", f"{path} has a comma, a quote or a line break in its name"

@@ -43,7 +43,7 @@ class Dagger:
             ],
             "stdin": job.stdin.decode(),
         }
-        # -P: the directory we stand in may be anybody's, and is no place to import from.
+        # -P: never import from the working directory, which may be anyone's.
         argv = [sys.executable, "-P", "-m", "fleet_agentpack.enact.backends.dagger_child"]
         env = {key: self._environ[key] for key in CLIENT_VARIABLES if key in self._environ}
         yield Launch(Command(argv, env, None, json.dumps(request).encode()))

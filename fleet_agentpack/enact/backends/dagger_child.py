@@ -1,4 +1,4 @@
-"""Runs one job through Dagger's SDK, as a process of its own: the job comes on standard input."""
+"""Runs one job through Dagger's SDK in a separate process; the job comes on standard input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORKSPACE = "/workspace"
 
 
 async def run(job: dict[str, Any], dagger: Any) -> tuple[int, str, str]:
-    """Build the container, run the command in it, give back its exit code and its output."""
+    """Build the container, run the command in it, return its exit code and output."""
     async with dagger.connection(dagger.Config(log_output=None)):
         dag = dagger.dag
         container = (
@@ -23,7 +23,7 @@ async def run(job: dict[str, Any], dagger: Any) -> tuple[int, str, str]:
             .from_(job["image"])
             .with_mounted_directory(WORKSPACE, dag.host().directory(job["folder"]), read_only=True)
             .with_workdir(WORKSPACE)
-            # Without something new, the engine would answer from its cache and run nothing.
+            # Without a new value, the engine would answer from its cache and run nothing.
             .with_env_variable(MARKER, secrets.token_hex(8))
         )
         for path in job["files"]:

@@ -13,7 +13,7 @@ from fleet_agentpack.enact.backends.job import Job, Launch
 
 
 class Host:
-    """This machine itself, with nothing between; only where the user's configuration says so."""
+    """This machine itself, without isolation; only where the user's configuration allows it."""
 
     def __init__(self, path: str, name: str = "local") -> None:
         self.name = name
@@ -21,7 +21,7 @@ class Host:
 
     def unavailable(self) -> str | None:
         """Why nothing can run here."""
-        return "tools cannot be run on Windows" if os.name == "nt" else None
+        return "tools cannot run on Windows" if os.name == "nt" else None
 
     @contextmanager
     def prepared(self, job: Job) -> Iterator[Launch]:

@@ -34,7 +34,7 @@ CLIENT_VARIABLES = (
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a tool, before it is known where."""
+    """One run of a tool, on any backend."""
 
     tool: str
     folder: Path
@@ -69,7 +69,7 @@ class Backend(Protocol):
 
 
 def with_our_python(job: Job) -> Job:
-    """A job whose `python3` is the Python that runs us, by its full path and isolated."""
+    """A job whose `python3` is the Python that runs us, by full path and isolated."""
     if job.argv[0] not in ("python3", "python"):
         return replace(job, python=True)
     return replace(job, argv=[interpreter(), "-I", "-S", "-B", *job.argv[1:]], python=True)

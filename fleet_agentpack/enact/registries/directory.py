@@ -1,4 +1,4 @@
-"""A registry in a directory, as the built-in tools are."""
+"""A registry in a directory; the built-in tools are one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DirectoryRegistry:
     def __init__(self, root: Path, label: str, prefix: str = "") -> None:
         self.root = root
         self.label = label
-        self._prefix = prefix  # the namespace that all of its names begin with
+        self._prefix = prefix  # the namespace of all its names
 
     def hits(self) -> list[Hit]:
         """Every tool, at its highest version; a tool that cannot be read is left out."""
@@ -74,7 +74,7 @@ class DirectoryRegistry:
             raise EnactError.bundle_invalid(str(release.name), str(error)) from error
 
     def attestations(self, release: Release, tick: Tick = no_tick) -> Iterable[bytes]:
-        """The attestation files beside the tools."""
+        """The attestation files for a release."""
         tick()
         folder = self.root / ".attestations" / release.name / release.version
         files = sorted(folder.glob("*.json"))

@@ -27,15 +27,15 @@ class Release:
     versions: tuple[str, ...] = field(default=())
 
 
-Tick = Callable[[], None]  # called now and then during a download; may raise to give up
+Tick = Callable[[], None]  # called repeatedly during a download; may raise to cancel it
 
 
 def no_tick() -> None:
-    """Nobody wants to know."""
+    """Report nothing."""
 
 
 def refuse_too_many(attestations: Sequence[object], label: str) -> None:
-    """Refuse a list too long to read: the part left out could hold a veto. Raises `EnactError`."""
+    """Refuse a list too long to read: the rest could contain a veto. Raises `EnactError`."""
     if len(attestations) > MOST_ATTESTATIONS:
         raise EnactError.registry_error(
             "REGISTRY_ERROR",
@@ -49,7 +49,7 @@ class Registry(Protocol):
 
     @property
     def label(self) -> str:
-        """How results and receipts call this registry."""
+        """The name of this registry in results and receipts."""
 
     def release(self, name: str, version: str | None) -> Release:
         """The wanted version, or the highest. Raises `EnactError`."""
@@ -62,7 +62,7 @@ class Registry(Protocol):
 
 
 def shown(text: object) -> str:
-    """Text from a registry as it may reach an agent: one line, no control characters, short."""
+    """Text from a registry, made safe for an agent: one short line, no control characters."""
     plain = _BLANKS.sub(" ", text).strip() if isinstance(text, str) else ""
     return plain if len(plain) <= LONGEST_SHOWN else plain[: LONGEST_SHOWN - 1] + "…"
 

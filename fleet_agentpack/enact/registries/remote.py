@@ -1,4 +1,4 @@
-"""The registry's HTTP API: one method per question, every byte and every claim checked here."""
+"""The registry's HTTP API: one method per endpoint; every claim of the registry is checked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RemoteRegistry:
     def search(
         self, query: str, limit: int, etag: str | None = None
     ) -> tuple[list[Hit] | None, str | None]:
-        """The hits and their ETag; None for hits that have not changed since that ETag."""
+        """The hits and their ETag; None instead of hits that have not changed since that ETag."""
         headers = {"If-None-Match": etag} if etag else None
         answer = self._http.request(
             "GET", "/tools/search", params={"q": query, "limit": limit}, headers=headers
@@ -86,7 +86,7 @@ class RemoteRegistry:
             raise EnactError.integrity_failed(str(release.name), "the download is empty")
         if not any(claims.values()):
             raise EnactError.integrity_failed(
-                release.name, "the registry does not say which hash the bundle has"
+                release.name, "the registry does not state the bundle's hash"
             )
         for source, claim in claims.items():
             if claim and claim != digest:
@@ -116,7 +116,7 @@ class RemoteRegistry:
             path = f"/versions/{version}/trust/attestations/{quote(auditor, safe='')}"
             left = min(ends - time.monotonic(), ANSWER_DEADLINE_S)
             if left <= 0:
-                raise EnactError.registry_unavailable(self.label, "it answers too slowly")
+                raise EnactError.registry_unavailable(self.label, "it responds too slowly")
             try:
                 yield self._get(
                     release.name, path, limit=LARGEST_ATTESTATION, deadline_s=left, tick=tick
@@ -126,7 +126,7 @@ class RemoteRegistry:
                     raise
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._http.close()
 
     def _exact(self, name: str, version: str) -> Release:
@@ -149,7 +149,9 @@ class RemoteRegistry:
         version = best_version(v for v, row in versions.items() if row.get("yanked") is not True)
         if version is None:
             if versions:
-                raise _yanked(name, best_version(versions) or "", "every version is", None)
+                raise _yanked(
+                    name, best_version(versions) or "", "every version was withdrawn", None
+                )
             raise EnactError.tool_not_found(name, hint="it has no version that can be installed")
         claim = _claimed(versions[version].get("bundle_hash"))
         return Release(name, version, claim, tuple(versions))
@@ -173,7 +175,7 @@ class RemoteRegistry:
         if found.get("name") != name or (version and found.get("version") != version):
             raise EnactError.registry_error(
                 "REGISTRY_ERROR",
-                f"the registry answered for another tool than {name}",
+                f"the registry answered for a tool other than {name}",
                 registry=self.label,
             )
 
@@ -223,7 +225,7 @@ def _yanked(name: str, version: str, reason: object, replacement: object) -> Ena
         "VERSION_YANKED",
         f"{name}@{version} was withdrawn" + (f": {shown(reason)}" if shown(reason) else ""),
         details={"tool": name, "version": version, "replacement": newer or None},
-        actions=[f"ask for {name}@{newer}" if newer else FIND_ANOTHER],
+        actions=[f"use {name}@{newer} instead" if newer else FIND_ANOTHER],
     )
 
 

@@ -1,4 +1,4 @@
-"""Search over the built-in and the configured registry, with answers kept for a while on disk."""
+"""Search in a remote registry, with a cache on disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleet_agentpack.kit.results import UNKNOWN, jsonable
 
 @dataclass(frozen=True)
 class CachedAnswer:
-    """An answer of the registry and when it was given."""
+    """An answer of the registry, and when it was fetched."""
 
     hits: tuple[Hit, ...]
     etag: str | None
@@ -27,14 +27,14 @@ class CachedAnswer:
 
 
 class SearchCache:
-    """Answers on disk; one that cannot be read or written is done without."""
+    """Answers on disk; a cache that cannot be read or written is ignored."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self.clock = clock
 
     def get(self, key: str) -> CachedAnswer | None:
-        """A kept answer, however old."""
+        """A cached answer of any age."""
         try:
             data = json.loads(self._path(key).read_bytes())
             hits = tuple(map(_hit, data["hits"]))
@@ -43,7 +43,7 @@ class SearchCache:
             return None
 
     def put(self, key: str, hits: Sequence[Hit], etag: str | None) -> None:
-        """Keep an answer."""
+        """Store an answer."""
         data = {"fetched_at": self.clock(), "etag": etag, "hits": jsonable(hits)}
         try:
             write_atomic(self._path(key), json.dumps(data), mode=0o600)
@@ -80,7 +80,7 @@ def search_remote(
         if kept is None:
             return [], [f"{error.message}; only built-in tools were searched"]
         age_min = max(0, round((cache.clock() - kept.fetched_at) / 60))
-        return kept.hits, [f"{error.message}; results from {age_min} minutes ago are shown"]
+        return kept.hits, [f"{error.message}; showing results from {age_min} minutes ago"]
     found = kept.hits if hits is None and kept else tuple(hits or ())
     cache.put(key, found, etag)
     return found, []

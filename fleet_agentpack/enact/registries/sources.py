@@ -1,4 +1,4 @@
-"""Which registry a tool comes from, and how its bytes are had, checked and let in."""
+"""Which registry a tool comes from; fetches, verifies and applies the trust policy."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ BUILTIN_ROOT = Path(__file__).parent.parent / "builtin"
 
 @dataclass(frozen=True)
 class Acquired:
-    """A tool's files, verified and let through; nothing of it is on disk yet."""
+    """A tool's files, verified and trusted, in memory only."""
 
     package: bundle.Package
     manifest: manifest.Manifest
     receipt: Receipt
     warnings: tuple[str, ...]
-    folder: Path | None = None  # where a built-in tool already lies
+    folder: Path | None = None  # where a built-in tool is on disk
 
 
 class Sources:
@@ -69,7 +69,7 @@ class Sources:
         return found[:limit], warnings
 
     def acquire(self, wanted: Reference, config: Config, tick: Tick = no_tick) -> Acquired:
-        """Fetch, verify and weigh a tool. Raises `EnactError`; nothing is written."""
+        """Fetch and verify a tool, apply the trust policy, write nothing. Raises `EnactError`."""
         trust = config.trust
         registry = self._registry_of(wanted.name, config)
         release = registry.release(wanted.name, wanted.version)
@@ -95,26 +95,25 @@ class Sources:
         return Acquired(package, read, receipt, (*trusted.warnings, *read.warnings), folder)
 
     def recheck(self, receipt: Receipt, config: Config) -> None:
-        """Hold an installed tool against today's policy.
-
-        Raises `EnactError` when it would not be let in today.
-        """
+        """Check an installed tool against today's policy. Raises `EnactError` if it is refused."""
         trust = config.trust
         if not receipt.is_builtin:
             self._policy.recheck(receipt.name, receipt.version, receipt.trust, trust)
         elif self._files_of_builtin(receipt) != receipt.files:
             raise EnactError.tool_changed(
-                receipt.name, receipt.version, "this package carries other files for it now"
+                receipt.name,
+                receipt.version,
+                "this version of fleet-agentpack has different files for it",
             )
 
     def close(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
         for registry in self._remotes.values():
             if isinstance(registry, RemoteRegistry):
                 registry.close()
 
     def _files_of_builtin(self, receipt: Receipt) -> dict[str, bundle.FileRecord] | None:
-        """The files that this package carries under a name, whatever a receipt says of them."""
+        """The files that this package has for a built-in tool, whatever the receipt says."""
         key = f"{receipt.name}@{receipt.version}"
         if key not in self._builtin_files:
             try:
@@ -134,7 +133,7 @@ class Sources:
         if registry is None:
             raise EnactError.tool_not_found(
                 name,
-                hint="no registry is configured, only the built-in tools are there",
+                hint="no registry is configured, so only the built-in tools are available",
                 action=ask_user(f"set registry.url in {config.path}"),
             )
         return registry
@@ -184,7 +183,7 @@ class Sources:
 
 
 def _opened(release: Release, data: bytes) -> tuple[bundle.Package, manifest.Manifest]:
-    """Unpack a verified bundle and hold its manifest against what was asked for."""
+    """Unpack a verified bundle and compare its manifest with what was asked for."""
     label = f"{release.name}@{release.version}"
     try:
         package = bundle.unpack(data)

@@ -1,4 +1,4 @@
-"""Sigstore bundles: who signed what, checked offline; says nothing about whom to trust."""
+"""Sigstore bundles: who signed what, verified offline; does not decide whom to trust."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class AttestationVerifier:
         except Exception as error:  # hostile bytes reach parsers that raise anything
             raise AttestationRefused(f"not a usable bundle ({type(error).__name__})") from error
         if capture.signer is None:
-            raise AttestationRefused("the certificate names nobody")
+            raise AttestationRefused("the certificate names no signer")
         return Signed(capture.signer, payload_type, payload)
 
 
@@ -125,12 +125,12 @@ def verdict(signed: Signed, subject: Subject) -> str:
 
     Raises `AttestationRefused` when it is about something else. A failed audit counts for every
     bundle of that version, since reports are filed under a placeholder subject; an audit whose
-    result nobody knows has not passed.
+    result is unknown counts as failed.
     """
     statement = _statement(signed)
     predicate_type = statement.get("predicateType")
     if predicate_type not in (TOOL_PREDICATE, AUDIT_PREDICATE):
-        raise AttestationRefused("the statement is of another kind")
+        raise AttestationRefused("the statement has another predicate type")
     predicate = statement.get("predicate")
     tool = predicate.get("tool") if isinstance(predicate, dict) else None
     if not isinstance(predicate, dict) or not isinstance(tool, dict):
@@ -185,4 +185,4 @@ def _issuer_of(cert: Certificate) -> str:
         if skip and (len(raw) < skip or raw[0] != 0x0C or raw[1] != len(raw) - skip):
             raise VerificationError("the certificate's issuer is not a short UTF-8 string")
         return raw[skip:].decode()
-    raise VerificationError("the certificate does not say who vouches for its identity")
+    raise VerificationError("the certificate does not name the issuer of its identity")

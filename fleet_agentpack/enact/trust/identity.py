@@ -43,7 +43,7 @@ class Signer:
 
     @property
     def party(self) -> str:
-        """Who this is when auditors are counted: one person or project, however it signs.
+        """Who counts as one auditor: a person or a project, however it signs.
 
         A login has several noreply addresses, an address several providers, and a project a
         workflow for every file and branch; none of them may count twice.
@@ -57,7 +57,7 @@ class Signer:
 
 @dataclass(frozen=True)
 class Auditor:
-    """One trusted entry; `matches` looks at nothing that a registry said."""
+    """One entry of `trusted_auditors`; matched without regard to what a registry says."""
 
     text: str
     provider: str | None  # None: any provider that vouches for e-mail addresses
@@ -87,7 +87,7 @@ class Auditor:
         return cls(text, provider, pattern)
 
     def matches(self, signer: Signer) -> bool:
-        """Whether a verified signer is the one that this entry means."""
+        """Whether this entry names a verified signer."""
         if signer.kind == "email":
             return self._matches_mail(signer)
         return signer.kind == "uri" and self._matches_workflow(signer)

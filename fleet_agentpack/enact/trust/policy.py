@@ -1,4 +1,4 @@
-"""The trust decision: local policy against verified attestations, never a registry's word."""
+"""The trust decision: the user's policy and verified attestations, never a registry's claims."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fleet_agentpack.enact.trust.identity import Signer
 
 @dataclass(frozen=True)
 class Trusted:
-    """Why a tool was let through; goes into its receipt."""
+    """Why a tool was accepted; recorded in its receipt."""
 
-    policy: str  # the policy that let it through, or `builtin`
+    policy: str  # the policy that accepted it, or `builtin`
     signers: tuple[Signer, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -37,7 +37,7 @@ class Trusted:
 
 
 class TrustPolicy:
-    """Lets a tool through, or refuses it with the reason."""
+    """Accepts a tool, or refuses it with a reason."""
 
     def __init__(self, config_path: Path) -> None:
         self._config_path = config_path
@@ -46,7 +46,7 @@ class TrustPolicy:
     def decide(
         self, subject: Subject, config: TrustConfig, fetch: Callable[[], Iterable[bytes]]
     ) -> Trusted:
-        """Weigh the attestations of a bundle. Raises `EnactError` when it is not trusted."""
+        """Judge a bundle by its attestations. Raises `EnactError` when it is not trusted."""
         if not config.auditors:
             return self._conclude(subject, config, (), [])
         try:
@@ -54,21 +54,21 @@ class TrustPolicy:
         except EnactError as error:
             if config.requires_attestations and config.minimum > 0:
                 raise self._refused(
-                    subject, config, f"its attestations cannot be had ({error.message})", 0
+                    subject, config, f"its attestations could not be fetched ({error.message})", 0
                 ) from error
             return Trusted(config.policy, (), (f"attestations were not checked: {error.message}",))
         signers, notes = self._weigh(subject, config, bundles)
         return self._conclude(subject, config, signers, notes)
 
     def recheck(self, name: str, version: str, record: object, config: TrustConfig) -> None:
-        """Hold an installed tool's receipt against today's policy. Raises `EnactError`."""
+        """Check an installed tool's receipt against today's policy. Raises `EnactError`."""
         if not config.requires_attestations or config.minimum == 0:
             return
         trusted = {each.party for each in _signers(record) if _trusts(config, each)}
         if len(trusted) < config.minimum:
             subject = Subject(name, version, "")
             raise self._refused(
-                subject, config, "it was installed under another trust policy", len(trusted)
+                subject, config, "it was installed under a different trust policy", len(trusted)
             )
 
     def _weigh(
@@ -98,7 +98,11 @@ class TrustPolicy:
         if len(signers) >= config.minimum:
             return Trusted(config.policy, signers)
         if config.requires_attestations:
-            why = "none of its attestations counts" if notes else "nobody you trust attests it"
+            why = (
+                "none of its attestations counts"
+                if notes
+                else "it has no attestation by anyone you trust"
+            )
             raise self._refused(subject, config, why, len(signers), notes)
         warning = f"{subject.name}@{subject.version} is not attested by anyone you trust"
         return Trusted(config.policy, signers, (warning,))
@@ -113,7 +117,7 @@ class TrustPolicy:
     ) -> EnactError:
         return EnactError.trust_refused(
             f"{subject.name}@{subject.version}",
-            f"{reason}; {config.policy} wants {config.minimum}, found {found}",
+            f"{reason}; {config.policy} requires {config.minimum}, found {found}",
             {
                 "policy": config.policy,
                 "minimum_attestations": config.minimum,

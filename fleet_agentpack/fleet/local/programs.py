@@ -24,7 +24,7 @@ Command = Annotated[tuple[str, ...], Rule("a list: the program and its arguments
 _SLOT = re.compile(r"\{(session|instructions|prompt)\}")
 
 
-class Reading(Struct, frozen=True, forbid_unknown_fields=True):
+class Reading(Struct, frozen=True):
     """Where in the JSON output one fact is found."""
 
     field: Literal["text", "error", "failed", "session", "cost"]

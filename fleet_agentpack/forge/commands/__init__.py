@@ -3,97 +3,47 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from fleet_agentpack.console.terminal import Paint
-from fleet_agentpack.forge.commands import writing as forge_write
-from fleet_agentpack.forge.commands.output import Output
-from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.places import Places
-from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.console.command import Commands, Console, Handler, Line
+from fleet_agentpack.console.table import Table
+from fleet_agentpack.console.text import Paint
+from fleet_agentpack.forge.commands import writing
+from fleet_agentpack.forge.names import KINDS, Kind
+from fleet_agentpack.forge.results import ForkDiff, Validation
+from fleet_agentpack.forge.service import ForgeService, open_service
+from fleet_agentpack.kit.results import UNKNOWN, jsonable
 
-Action = Callable[[argparse.Namespace, ForgeService, Output], int]
+Query = Callable[[argparse.Namespace, ForgeService], object]
+
+_WORD = re.compile(r"([A-Z])")
+_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
-    """Add the arguments of `forge`."""
+    """Add the subcommands of `forge`."""
     commands = Commands(parser)
-    for kind in ("agent", "tool"):
+    for kind in KINDS:
         _add_definitions(commands, kind)
     _add_plugins(commands)
     _add_configuration(commands)
     _add_cache(commands)
     _add_forks(commands)
-    forge_write.add(commands)
+    writing.add(commands)
 
 
-class Commands:
-    """Adds subcommands that share `--json` and the treatment of errors."""
+def _add_definitions(commands: Commands, kind: Kind) -> None:
+    def rows(given: argparse.Namespace, forge: ForgeService) -> object:
+        return forge.listing(
+            kind, tags=given.tag, source=given.source, limit=given.limit, offset=given.offset
+        )
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self._groups = {
-            "": parser.add_subparsers(
-                title="commands", metavar="COMMAND", required=True, dest="forge_command"
-            )
-        }
-
-    def add(self, name: str, help_line: str, action: Action) -> argparse.ArgumentParser:
-        """One command; `fork list` becomes `list` in the group `fork`."""
-        group, _, leaf = name.rpartition(" ")
-        if group not in self._groups:
-            inner = self._groups[""].add_parser(group, help=f"{group} …; {group} --help tells more")
-            self._groups[group] = inner.add_subparsers(metavar="COMMAND", required=True, dest=group)
-        parser = self._groups[group].add_parser(leaf, help=help_line, description=help_line)
-        parser.add_argument("--json", action="store_true", help="print JSON")
-        parser.set_defaults(handler=lambda options, settings: _run(action, options, settings))
-        return parser
-
-
-def _run(action: Action, options: argparse.Namespace, settings: Settings) -> int:
-    output = Output(Paint.for_stream(sys.stdout, settings.environ), as_json=options.json)
-    try:
-        places = Places(settings.cwd, settings.home, settings.environ)
-        return action(options, ForgeService(places), output)
-    except ForgeError as error:
-        output.refuse(error)
-        return 1
-
-
-def _show(query: Callable[[argparse.Namespace, ForgeService], dict[str, Any]]) -> Action:
-    def action(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-        output.show(query(options, forge))
-        return 0
-
-    return action
-
-
-def _rows(
-    query: Callable[[argparse.Namespace, ForgeService], dict[str, Any]], key: str, *columns: str
-) -> Action:
-    def action(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-        output.rows(query(options, forge), key, columns)
-        return 0
-
-    return action
-
-
-def _add_definitions(commands: Commands, kind: Any) -> None:
+    columns = ("name", "version", "source", "description")
     listing = commands.add(
-        f"{kind}-list",
-        f"list available {kind}s",
-        _rows(
-            lambda o, forge: forge.listing(
-                kind, tags=o.tag, source=o.source, limit=o.limit, offset=o.offset
-            ),
-            f"{kind}s",
-            "name",
-            "version",
-            "source",
-            "description",
-        ),
+        f"{kind}-list", f"list available {kind}s", _table(rows, f"{kind}s", *columns)
     )
     listing.add_argument("--tag", action="append", default=[], help="any of these tags")
     _source(listing)
@@ -102,7 +52,7 @@ def _add_definitions(commands: Commands, kind: Any) -> None:
     info = commands.add(
         f"{kind}-info",
         f"show one {kind}",
-        _show(lambda o, forge: forge.info(kind, o.name, o.version, o.source)),
+        _yaml(lambda given, forge: forge.info(kind, given.name, given.version, given.source)),
     )
     info.add_argument("name")
     info.add_argument("--version", help="version or range")
@@ -113,29 +63,14 @@ def _add_definitions(commands: Commands, kind: Any) -> None:
     validate.add_argument("--strict", action="store_true")
 
 
-def _validate(kind: Any) -> Action:
-    def action(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-        result = forge.validate(
-            kind, path=options.path, name=options.name, strict=options.strict, anywhere=True
-        )
-        output.validation(result)
-        return 0 if result["valid"] else 1
-
-    return action
-
-
 def _add_plugins(commands: Commands) -> None:
     listing = commands.add(
         "list",
         "list installed plugins",
-        _rows(
-            lambda o, forge: forge.plugin_list(o.scope, outdated=o.outdated),
+        _table(
+            lambda given, forge: forge.plugin_list(given.scope, outdated=given.outdated),
             "plugins",
-            "name",
-            "version",
-            "scope",
-            "latestVersion",
-            "path",
+            *("name", "version", "scope", "latestVersion", "path"),
         ),
     )
     listing.add_argument("--scope", choices=("global", "local", "all"), default="all")
@@ -143,7 +78,9 @@ def _add_plugins(commands: Commands) -> None:
     info = commands.add(
         "info",
         "show one plugin",
-        _show(lambda o, forge: forge.plugin_info(o.plugin, o.version, remote=o.remote)),
+        _yaml(
+            lambda given, forge: forge.plugin_info(given.plugin, given.version, remote=given.remote)
+        ),
     )
     info.add_argument("plugin")
     info.add_argument("--version", help="version or range")
@@ -151,13 +88,12 @@ def _add_plugins(commands: Commands) -> None:
     search = commands.add(
         "search",
         "search the registries for plugins",
-        _rows(
-            lambda o, forge: forge.plugin_search(o.query, o.tag, o.limit, o.offset),
+        _table(
+            lambda given, forge: forge.plugin_search(
+                given.query, given.tag, given.limit, given.offset
+            ),
             "results",
-            "name",
-            "version",
-            "registry",
-            "description",
+            *("name", "version", "registry", "description"),
         ),
     )
     search.add_argument("query")
@@ -172,46 +108,23 @@ def _add_configuration(commands: Commands) -> None:
     show = commands.add(
         "config show",
         "print the whole configuration",
-        _show(lambda o, forge: forge.config_show(include_defaults=not o.no_defaults)),
+        _yaml(lambda given, forge: forge.config_show(include_defaults=not given.no_defaults)),
     )
     show.add_argument(
         "--no-defaults", action="store_true", help="only what files and variables say"
     )
-    commands.add(
-        "registry list",
-        "list the configured registries",
-        _rows(
-            lambda _, forge: forge.registry_list(),
-            "registries",
-            "name",
-            "priority",
-            "authenticated",
-            "url",
-        ),
-    )
-
-
-def _config_get(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    result = forge.config_get(options.key)
-    if options.json:
-        output.show(result)
-    elif result["exists"]:
-        output.value(result["value"])
-    else:
-        sys.stderr.write(f"{options.key} is not set\n")
-    return 0 if result["exists"] else 1
+    columns = ("name", "priority", "authenticated", "url")
+    rows = _table(lambda _, forge: forge.registry_list(), "registries", *columns)
+    commands.add("registry list", "list the configured registries", rows)
 
 
 def _add_cache(commands: Commands) -> None:
-    commands.add(
-        "cache stats",
-        "show what the cache holds",
-        _show(lambda _, forge: forge.cache_stats()),
-    )
+    stats = _yaml(lambda _, forge: forge.cache_stats())
+    commands.add("cache stats", "show what the cache holds", stats)
     clear = commands.add(
         "cache clear",
         "empty the cache",
-        _show(lambda o, forge: forge.cache_clear(o.type, o.older_than)),
+        _yaml(lambda given, forge: forge.cache_clear(given.type, given.older_than)),
     )
     clear.add_argument("--type", choices=("manifests", "downloads", "all"), default="all")
     clear.add_argument("--older-than", type=_count(0), metavar="DAYS", help="only older entries")
@@ -221,44 +134,123 @@ def _add_forks(commands: Commands) -> None:
     listing = commands.add(
         "fork list",
         "list forked agents and tools",
-        _rows(
-            lambda o, forge: forge.fork_list(o.type),
+        _table(
+            lambda given, forge: forge.fork_list(given.type),
             "forks",
-            "name",
-            "type",
-            "localVersion",
-            "upstream",
-            "hasUpstreamUpdate",
+            *("name", "type", "localVersion", "upstream", "hasUpstreamUpdate"),
         ),
     )
     listing.add_argument("--type", choices=("agent", "tool", "all"), default="all")
-    info = commands.add("fork info", "show one fork", _show(lambda o, f: f.fork_info(o.name)))
+    info = commands.add(
+        "fork info", "show one fork", _yaml(lambda given, forge: forge.fork_info(given.name))
+    )
     info.add_argument("name")
     diff = commands.add("fork diff", "show how a fork differs from its upstream", _fork_diff)
     diff.add_argument("name")
     check = commands.add(
         "fork check",
         "check one fork, or all, for upstream updates",
-        _rows(
-            lambda o, forge: forge.fork_check(o.name),
+        _table(
+            lambda given, forge: forge.fork_check(given.name),
             "updates",
-            "name",
-            "type",
-            "localVersion",
-            "upstreamVersion",
-            "breakingChanges",
+            *("name", "type", "localVersion", "upstreamVersion", "breakingChanges"),
         ),
     )
     check.add_argument("name", nargs="?")
 
 
-def _fork_diff(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    result = forge.fork_diff(options.name, "json" if options.json else "unified")
-    if options.json:
-        output.show(result)
+def _yaml(query: Query) -> Handler:
+    """A command that prints an answer as YAML."""
+
+    def run(console: Console) -> None:
+        result = query(console.arguments, open_service(console.settings))
+        console.answer(result, _yaml_lines(result))
+
+    return run
+
+
+def _table(query: Query, key: str, *columns: str) -> Handler:
+    """A command that prints the rows of an answer as a table."""
+
+    def run(console: Console) -> None:
+        result = query(console.arguments, open_service(console.settings))
+        console.answer(result, _rows(result, key, columns, console.paint))
+
+    return run
+
+
+def _validate(kind: Kind) -> Handler:
+    def run(console: Console) -> int:
+        given, forge = console.arguments, open_service(console.settings)
+        result = forge.validate(
+            kind, path=given.path, name=given.name, strict=given.strict, anywhere=True
+        )
+        if console.as_json:
+            console.answer(result, [])
+        else:  # its warnings are findings, told among the others
+            console.stream(_findings(result, console.paint))
+        return 0 if result.valid else 1
+
+    return run
+
+
+def _config_get(console: Console) -> int:
+    result = open_service(console.settings).config_get(console.arguments.key)
+    if result.exists or console.as_json:
+        value = result.value
+        console.answer(result, [value if isinstance(value, str) else json.dumps(value, indent=2)])
     else:
-        output.diff(result)
-    return 0
+        print(f"{result.key} is not set", file=sys.stderr)
+    return 0 if result.exists else 1
+
+
+def _fork_diff(console: Console) -> None:
+    layout = "json" if console.as_json else "unified"
+    result = open_service(console.settings).fork_diff(console.arguments.name, layout)
+    console.answer(result, _diff_lines(result, console.paint))
+
+
+def _yaml_lines(result: object) -> Iterator[Line]:
+    from fleet_agentpack.kit import yaml12
+
+    plain = jsonable(result)
+    plain.pop("warnings", None)
+    yield from yaml12.dump(plain).splitlines()
+
+
+def _rows(result: object, key: str, columns: tuple[str, ...], paint: Paint) -> Iterator[Line]:
+    rows = getattr(result, key)
+    if rows:
+        headers = [_WORD.sub(r" \1", name) for name in columns]  # `latestVersion` is two words
+        yield Table(headers, [[_cell(getattr(row, name)) for name in columns] for row in rows])
+    total = getattr(result, "total", len(rows))
+    shown = "" if total == len(rows) else f", {len(rows)} shown"
+    yield paint(f"{key}: {total}{shown}", "dim")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is UNKNOWN else str(value)
+
+
+def _findings(result: Validation, paint: Paint) -> Iterator[Line]:
+    groups = (("error", "red", result.errors), ("warning", "yellow", result.warnings))
+    for kind, colour, issues in groups:
+        for each in issues:
+            where = f"{each.field}: " if each.field else ""
+            yield paint(kind, colour), f" {where}{each.message}"
+    verdict = paint("valid", "green") if result.valid else paint("invalid", "red")
+    yield f"{result.path}:", verdict
+
+
+def _diff_lines(result: ForkDiff, paint: Paint) -> Iterator[Line]:
+    for line in "" if result.unified is UNKNOWN else result.unified.splitlines():
+        colour = _DIFF_COLOURS.get(line[:1])
+        yield paint(line, colour) if colour else line
+    counts = result.summary
+    line = f"{counts.added} added, {counts.removed} removed, {counts.modified} modified"
+    yield paint(line, "dim")
 
 
 def _source(parser: argparse.ArgumentParser) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
-import getpass
 import sys
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fleet_agentpack.console.terminal import is_attended
-from fleet_agentpack.forge.commands.output import Output
+from fleet_agentpack.console.ask import ask_secret
+from fleet_agentpack.console.command import Commands, Console
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.service import Desk, ForgeService
+from fleet_agentpack.forge.loaded import noted
+from fleet_agentpack.forge.places import Places
+from fleet_agentpack.forge.service import open_service
+from fleet_agentpack.forge.workspace import Workspace
+from fleet_agentpack.forge.written import Login, Logout
 from fleet_agentpack.kit.secret import Secret
 
 if TYPE_CHECKING:
-    from fleet_agentpack.forge.commands import Commands
+    from fleet_agentpack.forge.authoring import Author
+    from fleet_agentpack.forge.installing import Installer
 
 LONGEST_TOKEN = 10_000
 PROVIDERS = ("anthropic", "openai", "google")
@@ -99,188 +101,194 @@ def _add_installing(commands: Commands) -> None:
     update.add_argument("--dry-run", action="store_true", help="say what would change")
 
 
-def _init(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _init(console: Console) -> None:
     from fleet_agentpack.forge.authoring import initialise
 
-    made = initialise(_desk(forge), for_user=options.for_user)
-    paths = [forge.places.shown(path) for path in made]
-    output.done({"created": paths}, *(f"created {path}" for path in paths))
-    return 0
+    configuration = _workspace(console).configuration
+    result = initialise(configuration, for_user=console.arguments.for_user)
+    console.answer(result, [f"created {path}" for path in result.created])
 
 
-def _create(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.authoring import Draft, create
+def _create(console: Console) -> None:
+    from fleet_agentpack.forge.authoring import Draft, Format
 
-    more: dict[str, Any] = (
-        {"command": options.command}
-        if options.kind == "tool"
-        else {
-            "tools": tuple(options.tool),
-            "provider": options.provider,
-            "model": options.model,
-            "prompt": options.prompt,
+    given = console.arguments
+    if given.kind == "tool":
+        more: dict[str, Any] = {"command": given.command}
+    else:
+        more = {
+            "tools": tuple(given.tool),
+            "provider": given.provider,
+            "model": given.model,
+            "prompt": given.prompt,
         }
-    )
     draft = Draft(
-        name=options.name,
-        description=options.description,
-        tags=tuple(options.tag),
-        author=options.author,
-        extends=options.extends,
+        name=given.name,
+        description=given.description,
+        tags=tuple(given.tag),
+        author=given.author,
+        extends=given.extends,
         **more,
     )
-    form: Any = options.format or ("md" if options.kind == "agent" else "yaml")
-    path = create(_desk(forge), options.kind, draft, form)
-    shown = forge.places.shown(path)
-    output.done({"path": shown}, f"created {shown}")
-    return 0
+    form: Format = given.format or ("md" if given.kind == "agent" else "yaml")
+    result = _author(console).create(given.kind, draft, form)
+    console.answer(result, [f"created {result.path}"])
 
 
-def _fork_create(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.authoring import create_fork
-
-    desk = _desk(forge)
-    path = create_fork(desk, options.type, options.source, options.name, _now())
-    shown = forge.places.shown(path)
-    output.done(desk.answer({"path": shown}), f"created {shown}")
-    return 0
+def _fork_create(console: Console) -> None:
+    given = console.arguments
+    result = _author(console).create_fork(given.type, given.source, given.name, _now())
+    console.answer(result, [f"created {result.path}"])
 
 
-def _merge(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _merge(console: Console) -> None:
     from fleet_agentpack.forge.merging import merge, plan_merge
-    from fleet_agentpack.forge.writing import writing_below
 
-    desk = _desk(forge)
-    with nullcontext() if options.dry_run else writing_below(forge.places.project):
-        plan = plan_merge(desk.forks, desk.resolver, options.name, desk.warnings)
-        if plan.is_needed and not options.dry_run:
-            merge(plan, options.prefer, _now())
-    result = desk.answer({**plan.shown(), "merged": plan.is_needed and not options.dry_run})
-    verb = "would merge" if options.dry_run else "merged"
-    line = f"{verb} {plan.upstream.name} {plan.upstream.version} into {plan.fork.shown}"
-    changed = [f"  {field}" for field in plan.shown()["changes"]]
-    lines = [line, *changed] if plan.is_needed else [f"{plan.fork.name} has everything already"]
-    output.done(result, *lines)
-    return 0
+    given, workspace = console.arguments, _workspace(console)
+    forks, resolver = workspace.forks, workspace.resolver
+    if given.dry_run:
+        plan = plan_merge(forks, resolver, given.name)
+    else:
+        root = workspace.configuration.places.project
+        plan = merge(forks, resolver, root, given.name, given.prefer, _now())
+    result = plan.shown(
+        merged=plan.is_needed and not given.dry_run,
+        warnings=noted(workspace.configuration.warnings, plan.warnings),
+    )
+    verb = "would merge" if given.dry_run else "merged"
+    line = f"{verb} {plan.upstream.name} {result.to} into {result.path}"
+    lines = [line, *(f"  {field}" for field in result.changes)]
+    console.answer(result, lines if plan.is_needed else [f"{result.name} is up to date"])
 
 
-def _registry_add(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _registry_add(console: Console) -> None:
     from fleet_agentpack.forge.registry_edits import add_registry
 
-    path = add_registry(
-        forge.places,
-        options.name,
-        options.url,
-        for_user=options.for_user,
-        kind=options.type,
-        priority=options.priority,
-        token_env=options.token_env,
+    given = console.arguments
+    result = add_registry(
+        _places(console),
+        given.name,
+        given.url,
+        for_user=given.for_user,
+        kind=given.type,
+        priority=given.priority,
+        token_env=given.token_env,
     )
-    shown = forge.places.shown(path)
-    output.done({"name": options.name, "path": shown}, f"added {options.name} to {shown}")
-    return 0
+    console.answer(result, [f"added {result.name} to {result.path}"])
 
 
-def _registry_remove(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
+def _registry_remove(console: Console) -> None:
     from fleet_agentpack.forge.registry_edits import remove_registry
 
-    path = remove_registry(forge.places, options.name, for_user=options.for_user)
-    shown = forge.places.shown(path)
-    output.done({"name": options.name, "path": shown}, f"removed {options.name} from {shown}")
-    return 0
+    given = console.arguments
+    result = remove_registry(_places(console), given.name, for_user=given.for_user)
+    console.answer(result, [f"removed {result.name} from {result.path}"])
 
 
-def _install(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.installing import Installer
-
-    desk = _desk(forge)
-    scope: Any = options.scope or desk.configuration.default_scope
-    installed = Installer(desk).install(options.plugin, scope, force=options.force)
-    lines = [f"installed {each['name']} {each['version']} ({each['scope']})" for each in installed]
-    output.done(desk.answer({"installed": installed}), *lines)
-    return 0
+def _install(console: Console) -> None:
+    given, workspace = console.arguments, _workspace(console)
+    scope = given.scope or workspace.configuration.default_scope
+    result = _installer(workspace).install(given.plugin, scope, force=given.force)
+    lines = [f"installed {each.name} {each.version} ({each.scope})" for each in result.installed]
+    console.answer(result, lines)
 
 
-def _uninstall(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.installing import Installer
-
-    desk = _desk(forge)
-    removed = Installer(desk).uninstall(options.plugin, options.scope, force=options.force)
-    output.done(
-        desk.answer({"removed": removed}), f"removed {removed['name']} ({removed['scope']})"
-    )
-    return 0
+def _uninstall(console: Console) -> None:
+    given = console.arguments
+    installer = _installer(_workspace(console))
+    result = installer.uninstall(given.plugin, given.scope, force=given.force)
+    console.answer(result, [f"removed {result.removed.name} ({result.removed.scope})"])
 
 
-def _update(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.installing import Installer
-
-    desk = _desk(forge)
-    result = Installer(desk).update(options.plugin, breaking=options.major, dry_run=options.dry_run)
-    verb = "would update" if options.dry_run else "updated"
-    lines = [f"{verb} {each['name']} {each['from']} → {each['to']}" for each in result["updated"]]
+def _update(console: Console) -> None:
+    given = console.arguments
+    installer = _installer(_workspace(console))
+    result = installer.update(given.plugin, breaking=given.major, dry_run=given.dry_run)
+    verb = "would update" if given.dry_run else "updated"
+    lines = [f"{verb} {each.name} {each.from_} → {each.to}" for each in result.updated]
     lines += [
-        f"left {each['name']} at {each['from']}: {each['to']} may break it (--major takes it)"
-        for each in result["skipped"]
+        f"left {each.name} at {each.from_}: {each.to} may break it (--major takes it)"
+        for each in result.skipped
     ]
-    output.done(desk.answer(result), *(lines or ["everything is up to date"]))
+    console.answer(result, lines or ["everything is up to date"])
+
+
+def _lock(console: Console) -> int:
+    from fleet_agentpack.forge.lockfile import Lockfile
+
+    given, workspace = console.arguments, _workspace(console)
+    lockfile = Lockfile(workspace.configuration, workspace.resolver)
+    if given.check:
+        checked = lockfile.check()
+        lines = [f"{each.type} {each.name}: {each.problem}" for each in checked.problems]
+        console.answer(checked, lines or ["everything is as the lockfile says"])
+        return 0 if checked.valid else 1
+    result = lockfile.write(_now(), force=given.force)
+    line = f"locked {result.agents} agents and {result.tools} tools in {result.path}"
+    console.answer(result, [line])
     return 0
 
 
-def _lock(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    from fleet_agentpack.forge.lockfile import check_lock, lock
+def _login(console: Console) -> None:
+    registry = console.arguments.registry
+    token = _token(registry, from_pipe=console.arguments.token_stdin)
+    workspace = _workspace(console)
+    where = workspace.credentials.store(registry, token, _now())
+    names = [each.name for each in workspace.configuration.registries]
+    unused = f"No registry is called {registry}; the token is used once there is one"
+    known = registry in (*names, "stockyard")
+    warnings = noted(workspace.configuration.warnings, [] if known else [unused])
+    line = f"logged in to {registry}; the token is in the {where}"
+    if where != "keyring":
+        line = f"logged in to {registry}; the token is in {where}, readable by you alone"
+    console.answer(Login(registry, where, warnings), [line])
 
-    desk = _desk(forge)
-    if options.check:
-        problems = check_lock(desk)
-        lines = [f"{each['type']} {each['name']}: {each['problem']}" for each in problems]
-        result = desk.answer({"valid": not problems, "problems": problems})
-        output.done(result, *(lines or ["the lockfile holds"]))
-        return 1 if problems else 0
-    written = lock(desk, _now(), force=options.force)
-    line = f"locked {written['agents']} agents and {written['tools']} tools in {written['path']}"
-    output.done(desk.answer(written), line)
-    return 0
 
-
-def _login(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    if options.token_stdin:
+def _token(registry: str, *, from_pipe: bool) -> Secret:
+    """The token that a person types or pipes in. Raises `ForgeError` for one that is no token."""
+    use_a_pipe = f"Use a pipe: fleet-agentpack forge login {registry} --token-stdin < FILE"
+    if from_pipe:
         given = sys.stdin.read(LONGEST_TOKEN + 1)
-    elif is_attended():
-        given = getpass.getpass(f"Token for {options.registry}: ")
     else:
-        raise ForgeError.invalid(
-            "there is no terminal to type the token on",
-            f"Use a pipe: fleet-agentpack forge login {options.registry} --token-stdin < FILE",
+        given = ask_secret(
+            f"Token for {registry}: ", lambda reason: ForgeError.invalid(reason, use_a_pipe)
         )
-    token = given.strip()
     if len(given) > LONGEST_TOKEN:
         raise ForgeError.invalid(
             f"the token is longer than {LONGEST_TOKEN} characters; nothing was stored"
         )
+    token = given.strip()
     if not token or not token.isascii() or not token.isprintable():
         raise ForgeError.invalid("the token is empty or not plain text; nothing was stored")
-    desk = _desk(forge)
-    where = desk.credentials.store(options.registry, Secret(token), _now())
-    names = [registry.name for registry in desk.configuration.registries]
-    if options.registry not in (*names, "stockyard"):
-        desk.warnings.append(f"No registry is called {options.registry}; it is used once one is")
-    line = f"logged in to {options.registry}; the token is in the {where}"
-    if where != "keyring":
-        line = f"logged in to {options.registry}; the token is in {where}, readable by you alone"
-    output.done(desk.answer({"registry": options.registry, "stored": where}), line)
-    return 0
+    return Secret(token)
 
 
-def _logout(options: argparse.Namespace, forge: ForgeService, output: Output) -> int:
-    known = _desk(forge).credentials.forget(options.registry, _now())
+def _logout(console: Console) -> None:
+    registry = console.arguments.registry
+    known = _workspace(console).credentials.forget(registry, _now())
     line = "logged out of" if known else "there was no login for"
-    output.done({"registry": options.registry, "loggedOut": known}, f"{line} {options.registry}")
-    return 0
+    console.answer(Logout(registry, known), [f"{line} {registry}"])
 
 
-def _desk(forge: ForgeService) -> Desk:
-    return forge.desk(strict=True)
+def _places(console: Console) -> Places:
+    return open_service(console.settings).places
+
+
+def _workspace(console: Console) -> Workspace:
+    return open_service(console.settings).workspace(strict=True)
+
+
+def _author(console: Console) -> Author:
+    from fleet_agentpack.forge.authoring import Author
+
+    workspace = _workspace(console)
+    return Author(workspace.configuration, workspace.resolver)
+
+
+def _installer(workspace: Workspace) -> Installer:
+    from fleet_agentpack.forge.installing import Installer
+
+    return Installer(workspace.configuration, workspace.plugins, workspace.registries)
 
 
 def _now() -> datetime:

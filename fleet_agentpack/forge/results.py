@@ -1,0 +1,379 @@
+"""What forge answers: one frozen class per answer, its fields named and ordered as on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fleet_agentpack.forge.loaded import Warnings
+from fleet_agentpack.forge.names import Kind, Scope, Source
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
+
+
+@dataclass(frozen=True)
+class DefinitionRow:
+    """One line of a list of agents or tools."""
+
+    name: str
+    version: str
+    description: Maybe[str]
+    tags: Maybe[tuple[str, ...]]
+    source: Source
+    path: str
+
+
+@dataclass(frozen=True)
+class AgentList:
+    """A page of agents."""
+
+    agents: tuple[DefinitionRow, ...]
+    total: int
+    limit: int
+    offset: int
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class ToolList:
+    """A page of tools."""
+
+    tools: tuple[DefinitionRow, ...]
+    total: int
+    limit: int
+    offset: int
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """An agent or a tool that an agent needs."""
+
+    name: str
+    version: str
+    type: Kind
+
+
+@dataclass(frozen=True)
+class AgentInfo:
+    """One agent in detail."""
+
+    name: str
+    version: str
+    description: Maybe[str]
+    author: Maybe[str]
+    license: Maybe[str]
+    tags: Maybe[tuple[str, ...]]
+    tools: Maybe[tuple[str, ...]]
+    extends: Maybe[str]
+    prompt: Maybe[str]
+    source: Source
+    path: str
+    dependencies: Maybe[tuple[Dependency, ...]]
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class ToolInfo:
+    """One tool in detail; the two schemas are JSON Schemas."""
+
+    name: str
+    version: str
+    description: Maybe[str]
+    author: Maybe[str]
+    license: Maybe[str]
+    tags: Maybe[tuple[str, ...]]
+    inputSchema: Maybe[Mapping[str, Any]]
+    outputSchema: Maybe[Mapping[str, Any]]
+    source: Source
+    path: str
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One finding of a validation."""
+
+    field: str
+    message: str
+    severity: Maybe[Literal["error"]] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Whether a definition is valid, and everything found in it."""
+
+    valid: bool
+    path: str
+    errors: tuple[Issue, ...]
+    warnings: tuple[Issue, ...]
+    schema_version: str
+
+
+@dataclass(frozen=True)
+class PluginRow:
+    """One line of a list of installed plugins."""
+
+    name: str
+    version: str
+    scope: Scope
+    path: str
+    hasUpdate: Maybe[bool]
+    latestVersion: Maybe[str]
+
+
+@dataclass(frozen=True)
+class PluginList:
+    """Installed plugins."""
+
+    plugins: tuple[PluginRow, ...]
+    total: int
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Components:
+    """The names of what a plugin contains."""
+
+    agents: tuple[str, ...]
+    tools: tuple[str, ...]
+    workflows: tuple[str, ...]
+    hooks: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class InstalledCopy:
+    """Where a plugin is installed."""
+
+    scope: Scope
+    path: str
+    installedVersion: str
+
+
+@dataclass(frozen=True)
+class PluginInfo:
+    """One plugin in detail."""
+
+    name: str
+    version: str
+    description: Maybe[str]
+    author: Maybe[str]
+    license: Maybe[str]
+    homepage: Maybe[str]
+    repository: Maybe[str]
+    keywords: Maybe[tuple[str, ...]]
+    components: Components
+    dependencies: Maybe[Mapping[str, str]]
+    installed: Maybe[InstalledCopy] = UNKNOWN
+    availableVersions: Maybe[tuple[str, ...]] = UNKNOWN
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class PluginMatch:
+    """A plugin that a registry offers."""
+
+    name: str
+    version: str
+    description: Maybe[str]
+    author: Maybe[str]
+    tags: Maybe[tuple[str, ...]]
+    downloads: Maybe[int]
+    registry: str
+
+
+@dataclass(frozen=True)
+class PluginSearch:
+    """The plugins that match a query, the best match first."""
+
+    results: tuple[PluginMatch, ...]
+    total: int
+    query: str
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class ConfigValue:
+    """One configuration value."""
+
+    key: str
+    value: object
+    exists: bool
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class ConfigView:
+    """The whole configuration, secrets masked, and the files it comes from."""
+
+    config: Mapping[str, Any]
+    sources: tuple[str, ...]
+    yaml: Maybe[str] = UNKNOWN
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class RegistryRow:
+    """One configured registry."""
+
+    name: str
+    url: str
+    priority: float
+    authenticated: bool
+
+
+@dataclass(frozen=True)
+class RegistryList:
+    """The configured registries in the order in which they are asked."""
+
+    registries: tuple[RegistryRow, ...]
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class ManifestStats:
+    """How many registry manifests the cache holds, and how old they are."""
+
+    count: int
+    size: str
+    oldestEntry: str
+    newestEntry: str
+
+
+@dataclass(frozen=True)
+class DownloadStats:
+    """How many downloads the cache holds."""
+
+    count: int
+    size: str
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """How much the cache holds."""
+
+    manifests: ManifestStats
+    downloads: DownloadStats
+    totalSize: str
+    location: str
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class ClearedEntries:
+    """How much was removed from the cache."""
+
+    manifests: int
+    downloads: int
+    totalSize: str
+
+
+@dataclass(frozen=True)
+class CacheCleared:
+    """That the cache was cleared."""
+
+    success: bool
+    cleared: ClearedEntries
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """What a fork was made from; `currentVersion` is upstream's newest."""
+
+    name: str
+    version: str
+    currentVersion: Maybe[str] = UNKNOWN
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True)
+class ForkRow:
+    """One line of a list of forks."""
+
+    name: str
+    type: Kind
+    upstream: Upstream
+    localVersion: str
+    path: str
+    hasUpstreamUpdate: bool
+
+
+@dataclass(frozen=True)
+class ForkList:
+    """Forked agents and tools."""
+
+    forks: tuple[ForkRow, ...]
+    total: int
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class ForkInfo:
+    """One fork in detail."""
+
+    name: str
+    type: Kind
+    path: str
+    upstream: Upstream
+    localVersion: str
+    createdAt: str
+    lastMerged: Maybe[str]
+    hasUpstreamUpdate: bool
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value that a fork and its upstream do not share; a missing side is null."""
+
+    field: str
+    local: object
+    upstream: object
+    changeType: Literal["added", "removed", "modified"]
+
+
+@dataclass(frozen=True)
+class DifferenceCounts:
+    """How many values differ, by kind."""
+
+    added: int
+    removed: int
+    modified: int
+
+
+@dataclass(frozen=True)
+class ForkDiff:
+    """How a fork differs from its upstream."""
+
+    name: str
+    upstreamVersion: str
+    localVersion: str
+    differences: tuple[Difference, ...]
+    summary: DifferenceCounts
+    unified: Maybe[str] = UNKNOWN
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class ForkUpdate:
+    """A fork whose upstream has a newer version."""
+
+    name: str
+    type: Kind
+    localVersion: str
+    upstreamVersion: str
+    breakingChanges: bool
+
+
+@dataclass(frozen=True)
+class ForkCheck:
+    """The forks whose upstream has a newer version."""
+
+    updates: tuple[ForkUpdate, ...]
+    total: int
+    hasUpdates: bool
+    warnings: Warnings = UNKNOWN

@@ -1,0 +1,57 @@
+"""Puts forge's parts together over one reading of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from fleet_agentpack.forge.cache import Cache
+from fleet_agentpack.forge.config import Configuration
+from fleet_agentpack.forge.credentials import Credentials
+from fleet_agentpack.forge.definition_index import DefinitionIndex
+from fleet_agentpack.forge.forks import Forks
+from fleet_agentpack.forge.plugins import Plugins
+from fleet_agentpack.forge.registries import RegistryClient
+from fleet_agentpack.forge.resolver import Resolver
+from fleet_agentpack.forge.stockyard import Stockyard
+from fleet_agentpack.forge.transport import Transport
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The parts that one call works with, each made when it is first needed."""
+
+    configuration: Configuration
+    index: DefinitionIndex
+    transport: Transport
+    credentials: Credentials
+    clock: Callable[[], float]
+
+    @cached_property
+    def cache(self) -> Cache:
+        """What was fetched before."""
+        return Cache(self.configuration.cache_directory, self.configuration.places, self.clock)
+
+    @cached_property
+    def registries(self) -> RegistryClient:
+        """The registries that offer plugins."""
+        return RegistryClient(self.cache, self.transport, self.credentials)
+
+    @cached_property
+    def resolver(self) -> Resolver:
+        """Agents and tools by name."""
+        stockyard = Stockyard(
+            self.configuration.stockyard, self.cache, self.transport, self.credentials
+        )
+        return Resolver(self.configuration, self.index, stockyard)
+
+    @cached_property
+    def plugins(self) -> Plugins:
+        """Installed and offered plugins."""
+        return Plugins(self.configuration, self.registries)
+
+    @cached_property
+    def forks(self) -> Forks:
+        """Forked agents and tools."""
+        return Forks(self.configuration, self.resolver)
