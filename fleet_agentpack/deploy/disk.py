@@ -1,33 +1,17 @@
-"""The disk in two parts: `Reader` looks, `Disk` also touches.
-
-Every change that the engine makes to a file system goes through one of `Disk`'s small methods, so
-that a test can stop the world before, within or after each of them.
-"""
+"""The disk in two parts: `Reader` looks, `Disk` also touches."""
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.hashes import HashCache, hash_file, may_execute
+from fleet_agentpack.deploy.hashes import HashCache, may_execute
 from fleet_agentpack.deploy.model import FileState, Root
+from fleet_agentpack.kit import disk
+from fleet_agentpack.kit.files import hash_file
 from fleet_agentpack.kit.paths import is_inside
-
-_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
-_O_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-
-
-class Found(NamedTuple):
-    """A file as it stands, with all that is needed to put it back."""
-
-    sha256: str
-    mode: int
-    link: str | None  # where it leads, if it is a symbolic link
 
 
 class Reader:
@@ -104,101 +88,23 @@ class Reader:
         return _is_directory(path)
 
 
-class Disk(Reader):
-    """Changes files, one small step at a time. Raises `OSError`."""
+class Disk(Reader, disk.Disk):
+    """Looks at files and changes them."""
 
     def __init__(self, hashes: HashCache, *, durable: bool = False) -> None:
-        super().__init__(hashes)
-        self.durable = durable
-
-    def create(self, path: str, data: bytes, mode: int, *, exact: bool = False) -> None:
-        """Write a new file; `exact` sets the mode regardless of the umask."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _O_FLAGS, mode)
-        try:
-            if exact and os.name != "nt":
-                os.fchmod(descriptor, mode)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            if self.durable:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def symlink(self, destination: str, path: str) -> None:
-        """Make a symbolic link."""
-        os.symlink(destination, path)
-
-    def rename(self, source: str, path: str) -> None:
-        """Put a file or directory in another's place in one step."""
-        os.replace(source, path)
-        if self.durable:
-            sync_directory(os.path.dirname(path))
-
-    def link(self, source: str, path: str) -> None:
-        """Give a file a second name."""
-        os.link(source, path)
-
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-        os.unlink(path)
-        if self.durable:
-            sync_directory(os.path.dirname(path))
-
-    def make_directory(self, path: str) -> None:
-        """Make one directory."""
-        os.mkdir(path)
-
-    def remove_directory(self, path: str) -> None:
-        """Remove one empty directory."""
-        os.rmdir(path)
-
-    def sync_tree(self, path: str) -> None:
-        """Make every name below a directory survive a power cut, where that was asked for."""
-        if self.durable:
-            for directory, _, _ in os.walk(path, topdown=False):
-                sync_directory(directory)
-
-    def remove_tree(self, path: str) -> None:
-        """Remove a directory of ours and all it holds, as far as that can be done now."""
-        shutil.rmtree(path, ignore_errors=True)
+        Reader.__init__(self, hashes)
+        disk.Disk.__init__(self, durable=durable)
 
 
-def find(path: str) -> Found | None:
-    """Everything about the file at a path, read afresh; None when there is nothing."""
+def find(path: str) -> disk.State | None:
+    """The file or link at a path, read afresh; None when there is nothing. Raises `DeployError`."""
     try:
-        status = os.lstat(path)
-    except OSError as error:
-        if error.errno in _NOTHING_THERE:
-            return None
-        raise DeployError.io(path, error, "read") from error
-    mode = stat.S_IMODE(status.st_mode)
-    try:
-        if stat.S_ISLNK(status.st_mode):
-            return Found(_content_hash(path), mode, os.readlink(path))
-        if not stat.S_ISREG(status.st_mode):
-            raise _in_the_way(path)
-        return Found(_content_hash(path), mode, None)
+        found = disk.find(path)
     except OSError as error:
         raise DeployError.io(path, error, "read") from error
-
-
-def _content_hash(path: str) -> str:
-    try:
-        return hash_file(path, os.stat(path).st_size)
-    except FileNotFoundError:
-        return ""  # a link that leads nowhere
-
-
-def sync_directory(path: str) -> None:
-    """Make renames inside a directory survive a power cut."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(path or ".", os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if found is not None and found.kind not in ("file", "link"):
+        raise _in_the_way(path)
+    return found
 
 
 def _is_directory(path: str) -> bool:
