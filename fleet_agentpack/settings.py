@@ -105,7 +105,7 @@ class Settings:
             warnings=tuple(warnings),
         )
 
-    def table(self, *names: str) -> Mapping[str, Any]:
+    def table(self, *names: str) -> Mapping[str, object]:
         """A table of the configuration file, empty when it is not there.
 
         Raises `SettingsError` when something else stands in its place.
@@ -166,7 +166,7 @@ def read_token_file(path: Path) -> Secret:
     return Secret(token)
 
 
-def _load_config(path: Path, *, required: bool) -> dict[str, Any]:
+def _load_config(path: Path, *, required: bool) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

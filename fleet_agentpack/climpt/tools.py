@@ -11,6 +11,7 @@ from fleet_agentpack.wire.provider import READS, DomainTools
 from fleet_agentpack.wire.replies import Reply
 
 if TYPE_CHECKING:
+    from fleet_agentpack.climpt.results import Description, Reloaded
     from fleet_agentpack.climpt.service import ClimptService
     from fleet_agentpack.settings import Settings
 
@@ -48,7 +49,7 @@ mcp = DomainTools(
 @mcp.tool(annotations=READS)
 def search(
     *, climpt: "ClimptService" = Depends(mcp.service), query: str, agent: str = "climpt"
-) -> Any:
+) -> Reply:
     """Find this project's prompt commands (c1, c2, c3) for a task described in plain words.
 
     Call describe or execute next.
@@ -65,7 +66,7 @@ def describe(
     c2: str,
     c3: str,
     agent: str = "climpt",
-) -> Any:
+) -> "Description":
     """Show a prompt command's usage and options; search gives c1, c2 and c3. Call execute next."""
     return climpt.describe(c1, c2, c3, agent)
 
@@ -79,7 +80,7 @@ async def execute(
     c2: str,
     c3: str,
     options: Options = NO_OPTIONS,
-) -> Any:
+) -> Reply:
     """Get a prompt command's instructions as text and follow them; nothing is executed here.
 
     Call describe first for its options.
@@ -88,6 +89,6 @@ async def execute(
 
 
 @mcp.tool(annotations=READS)
-def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> Any:
+def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> "Reloaded":
     """Reload the registry of prompt commands after its file changed. Call search next."""
     return climpt.reload(agent)

@@ -18,7 +18,9 @@ from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places, refuse_unwritable
 from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.http import is_same_origin
 from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.secret import Secret
 
 if TYPE_CHECKING:
@@ -216,20 +218,10 @@ class Credentials:
         return data
 
 
-def is_same_origin(one: str, other: str) -> bool:
-    """Whether two URLs lead to the same server."""
-    first, second = urlsplit(one), urlsplit(other)
-    return (first.scheme, first.hostname, first.port) == (
-        second.scheme,
-        second.hostname,
-        second.port,
-    )
-
-
 def _is_protected(url: str) -> bool:
     """A token goes over TLS, or stays on this machine."""
     parts = urlsplit(url)
-    return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 def _is_past(text: object) -> bool:

@@ -13,6 +13,7 @@ from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.writing import write_json, writing_below
 from fleet_agentpack.forge.written import RegistryChange
+from fleet_agentpack.kit.proxies import is_loopback
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
@@ -108,7 +109,7 @@ def _check_url(url: str) -> None:
     if not is_registry_url(url):
         raise ForgeError.invalid("the URL must start with https:// or file:///")
     parts = urlsplit(url)
-    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ForgeError.invalid("a registry beyond this machine needs https://")
     in_query = any(is_secret_name(name) for name, _ in parse_qsl(parts.query))
     if parts.username or parts.password or in_query:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import FastMCPError, PromptError, ResourceError, ValidationError
@@ -16,6 +16,25 @@ from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.provider import DESTROYS, READS, READS_REMOTE, DomainTools
 
 if TYPE_CHECKING:
+    from fleet_agentpack.forge.results import (
+        AgentInfo,
+        AgentList,
+        CacheCleared,
+        CacheStats,
+        ConfigValue,
+        ConfigView,
+        ForkCheck,
+        ForkDiff,
+        ForkInfo,
+        ForkList,
+        PluginInfo,
+        PluginList,
+        PluginSearch,
+        RegistryList,
+        ToolInfo,
+        ToolList,
+        Validation,
+    )
     from fleet_agentpack.forge.service import ForgeService
 
 Answer = TypeVar("Answer")
@@ -59,7 +78,7 @@ def fractary_forge_agent_list(
     source: Source = "all",
     limit: Limit = 100,
     offset: Offset = 0,
-) -> Any:
+) -> "AgentList | ToolList":
     """List agent definitions (not running agents), optionally filtered by tags and source.
 
     Call fractary_forge_agent_info next with one of the names.
@@ -76,7 +95,7 @@ def fractary_forge_agent_info(
     name: str,
     version: Version = None,
     source: Source = "all",
-) -> Any:
+) -> "AgentInfo | ToolInfo":
     """Read one agent definition (prompt, tools, base, dependencies) before you use, fork or change
     it. Call fractary_forge_agent_validate next to check it.
     """
@@ -90,7 +109,7 @@ def fractary_forge_agent_validate(
     path: AgentPath = None,
     name: str | None = None,
     strict: bool = False,
-) -> Any:
+) -> "Validation":
     """Check an agent definition by path or name, after writing or changing it.
 
     Fix what `errors` lists, then call it again.
@@ -107,7 +126,7 @@ def fractary_forge_tool_list(
     source: Source = "all",
     limit: Limit = 100,
     offset: Offset = 0,
-) -> Any:
+) -> "AgentList | ToolList":
     """List tool definitions that agents can be given, optionally filtered by tags and source.
 
     Call fractary_forge_tool_info next with one of the names.
@@ -124,7 +143,7 @@ def fractary_forge_tool_info(
     name: str,
     version: Version = None,
     source: Source = "all",
-) -> Any:
+) -> "AgentInfo | ToolInfo":
     """Read one tool definition with its inputs and outputs as JSON Schema, before you use or change
     it. Call fractary_forge_tool_validate next to check it.
     """
@@ -138,7 +157,7 @@ def fractary_forge_tool_validate(
     path: AgentPath = None,
     name: str | None = None,
     strict: bool = False,
-) -> Any:
+) -> "Validation":
     """Check a tool definition by path or name, after writing or changing it.
 
     Fix what `errors` lists, then call it again.
@@ -152,7 +171,7 @@ def fractary_forge_plugin_list(
     forge: "ForgeService" = Depends(mcp.service),
     scope: Literal["global", "local", "all"] = "all",
     outdated: Annotated[bool, Field(description="Only those with an update")] = False,
-) -> Any:
+) -> "PluginList":
     """List installed plugins, or only those with a newer version in a registry.
 
     Call fractary_forge_plugin_info next to see what one contains.
@@ -167,7 +186,7 @@ def fractary_forge_plugin_info(
     plugin: str,
     version: Version = None,
     remote: Annotated[bool, Field(description="Ask the registries")] = False,
-) -> Any:
+) -> "PluginInfo":
     """Show a plugin's components, dependencies and versions, as installed or as a registry offers
     it. The user installs it with: fleet-agentpack forge install NAME.
     """
@@ -182,7 +201,7 @@ def fractary_forge_plugin_search(
     tags: Tags = None,
     limit: int = 20,
     offset: int = 0,
-) -> Any:
+) -> "PluginSearch":
     """Search the registries for plugins to install; an empty query lists all.
 
     Call fractary_forge_plugin_info next, with remote: true.
@@ -195,7 +214,7 @@ def fractary_forge_config_get(
     *,
     forge: "ForgeService" = Depends(mcp.service),
     key: Annotated[str, Field(description='Dotted path, e.g. "registries.0.url"')],
-) -> Any:
+) -> "ConfigValue":
     """Get one forge configuration value by its key.
 
     Call fractary_forge_config_show for all keys.
@@ -209,7 +228,7 @@ def fractary_forge_config_show(
     forge: "ForgeService" = Depends(mcp.service),
     includeDefaults: bool = True,
     format: Literal["json", "yaml"] = "json",
-) -> Any:
+) -> "ConfigView":
     """Show the whole forge configuration and the files it comes from; call it when something is not
     found. Call fractary_forge_config_registry_list next for the registries' logins.
     """
@@ -219,7 +238,7 @@ def fractary_forge_config_show(
 @mcp.tool(annotations=READS)
 def fractary_forge_config_registry_list(
     forge: "ForgeService" = Depends(mcp.service),
-) -> Any:
+) -> "RegistryList":
     """List the plugin registries in lookup order, with their login status.
 
     Call fractary_forge_plugin_search next to search them.
@@ -230,7 +249,7 @@ def fractary_forge_config_registry_list(
 @mcp.tool(annotations=READS)
 def fractary_forge_cache_stats(
     forge: "ForgeService" = Depends(mcp.service),
-) -> Any:
+) -> "CacheStats":
     """Show the size and age of the forge cache; call it when a registry's answers look outdated.
 
     Call fractary_forge_cache_clear next to have them fetched again.
@@ -244,7 +263,7 @@ def fractary_forge_cache_clear(
     forge: "ForgeService" = Depends(mcp.service),
     type: Literal["manifests", "downloads", "all"] = "all",
     olderThan: Annotated[int | None, Field(description="Only entries older than N days")] = None,
-) -> Any:
+) -> "CacheCleared":
     """Clear the forge cache (all of it by default), so that registries are queried again.
 
     Call fractary_forge_cache_stats first to see what it holds.
@@ -255,7 +274,7 @@ def fractary_forge_cache_clear(
 @mcp.tool(annotations=READS)
 def fractary_forge_fork_list(
     *, forge: "ForgeService" = Depends(mcp.service), type: Literal["agent", "tool", "all"] = "all"
-) -> Any:
+) -> "ForkList":
     """List forked agents and tools, as far as they are known offline.
 
     Call fractary_forge_fork_check next to look for upstream updates.
@@ -264,7 +283,9 @@ def fractary_forge_fork_list(
 
 
 @mcp.tool(annotations=READS_REMOTE)
-def fractary_forge_fork_info(*, forge: "ForgeService" = Depends(mcp.service), name: str) -> Any:
+def fractary_forge_fork_info(
+    *, forge: "ForgeService" = Depends(mcp.service), name: str
+) -> "ForkInfo":
     """Show where one fork comes from, with its versions and dates.
 
     Call fractary_forge_fork_diff next to see what differs.
@@ -278,7 +299,7 @@ def fractary_forge_fork_diff(
     forge: "ForgeService" = Depends(mcp.service),
     name: str,
     format: Literal["unified", "json"] = "unified",
-) -> Any:
+) -> "ForkDiff":
     """Show field by field how a fork differs from its newest upstream, before merging the two.
 
     The user merges with: fleet-agentpack forge merge NAME.
@@ -289,7 +310,7 @@ def fractary_forge_fork_diff(
 @mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_fork_check(
     *, forge: "ForgeService" = Depends(mcp.service), name: str | None = None
-) -> Any:
+) -> "ForkCheck":
     """Check one fork, or all forks, for upstream updates and breaking changes.
 
     Call fractary_forge_fork_diff next for one that has an update.

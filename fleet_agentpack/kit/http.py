@@ -32,6 +32,7 @@ from fleet_agentpack.version import __version__
 
 if TYPE_CHECKING:
     import ssl
+    from http.cookiejar import CookieJar
 
     import httpx
 
@@ -358,7 +359,7 @@ def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _no_cookies() -> Any:
+def _no_cookies() -> CookieJar:
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
     return CookieJar(DefaultCookiePolicy(allowed_domains=[]))

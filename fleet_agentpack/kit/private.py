@@ -48,7 +48,7 @@ class MemoryState:
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
 
-    async def get(self, key: str, **_: Any) -> Any:
+    async def get(self, key: str, **_: Any) -> object:
         """The value of a key, or None."""
         return self._values.get(key)
 
@@ -67,7 +67,7 @@ def install_memory_state(server: Any) -> None:
         server._FastMCP__state_store = MemoryState()
 
 
-def protocol_server(server: Any) -> Any | None:
+def protocol_server(server: Any) -> Any:
     """The SDK's server inside a FastMCP server; None when it cannot be reached any longer."""
     found = getattr(server, "_mcp_server", None)
     return found if hasattr(found, "run") and hasattr(found, "add_request_handler") else None

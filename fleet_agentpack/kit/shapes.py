@@ -147,7 +147,7 @@ def without(data: Any, places: Iterable[Place]) -> Any:
     """A copy of the data that lacks what is at these places."""
     dropped = set(places)
 
-    def kept(value: Any, at: Place) -> Any:
+    def kept(value: object, at: Place) -> object:
         if isinstance(value, Mapping):
             items = ((key, (*at, key)) for key in value)
             return {key: kept(value[key], place) for key, place in items if place not in dropped}

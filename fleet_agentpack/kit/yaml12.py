@@ -55,6 +55,9 @@ class YamlError(ValueError):
         super().__init__(message + where)
 
 
+Scalar = str | int | float | bool | None
+
+
 @dataclass(frozen=True)
 class Document:
     """Parsed data with the 1-based line of every key and item."""
@@ -86,26 +89,26 @@ def dump(data: Any) -> str:
     return str(text)
 
 
-def compose(text: str) -> Any:
+def compose(text: str) -> yaml.Node | None:
     """The node tree of one document, with every scalar's own text. Raises `YamlError`."""
     return _compose(text)
 
 
-def is_plain(node: Any) -> bool:
+def is_plain(node: yaml.Node | None) -> bool:
     """Whether a node is an unquoted scalar."""
     return isinstance(node, yaml.ScalarNode) and node.tag == _PLAIN_TAG
 
 
-def value_of(node: Any) -> Any:
+def value_of(node: yaml.Node | None) -> Any:
     """The data of a composed node. Raises `YamlError`."""
     return _Builder(None).build(node)
 
 
-def _compose(text: str) -> Any:
+def _compose(text: str) -> yaml.Node | None:
     try:
         if _may_nest_deeply(text):
             _check_depth(text)
-        return yaml.compose(text, Loader=_Loader)
+        node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
         raise YamlError("a lone surrogate is not a character", line) from error
@@ -116,6 +119,7 @@ def _compose(text: str) -> Any:
         raise YamlError(problem, *place) from error
     except yaml.YAMLError as error:
         raise YamlError(f"not valid YAML: {error}".splitlines()[0]) from error
+    return node
 
 
 def _may_nest_deeply(text: str) -> bool:
@@ -148,12 +152,12 @@ class _Builder:
         self._lines = lines
         self._nodes = 0
 
-    def build(self, node: Any) -> Any:
+    def build(self, node: yaml.Node | None) -> object:
         if node is None:
             return None
         return self._value(node, (), 0)
 
-    def _value(self, node: Any, path: Path, depth: int) -> Any:
+    def _value(self, node: yaml.Node, path: Path, depth: int) -> object:
         self._nodes += 1
         line = node.start_mark.line + 1
         if self._nodes > MAX_NODES:
@@ -171,8 +175,8 @@ class _Builder:
             ]
         return self._mapping(node, path, depth)
 
-    def _mapping(self, node: Any, path: Path, depth: int) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+    def _mapping(self, node: yaml.Node, path: Path, depth: int) -> dict[Hashable, object]:
+        found: dict[Hashable, object] = {}
         for key_node, value_node in node.value:
             key = self._value(key_node, path, depth + 1)
             line = key_node.start_mark.line + 1
@@ -187,14 +191,14 @@ class _Builder:
         return found
 
 
-def _scalar(node: Any) -> Any:
+def _scalar(node: yaml.ScalarNode) -> Scalar:
     if node.tag == _PLAIN_TAG:
         return _plain(node.value)
     construct = _EXPLICIT.get(node.tag)
     return construct(node.value, node) if construct else node.value
 
 
-def _plain(text: str) -> Any:
+def _plain(text: str) -> Scalar:
     if _NULL.match(text):
         return None
     if _BOOL.match(text):
@@ -214,8 +218,8 @@ def _plain(text: str) -> Any:
     return math.nan if _NAN.match(text) else text
 
 
-def _explicit(kind: type) -> Callable[[str, Any], Any]:
-    def construct(text: str, node: Any) -> Any:
+def _explicit(kind: type) -> Callable[[str, yaml.Node], Scalar]:
+    def construct(text: str, node: yaml.Node) -> Scalar:
         value = _plain(text)
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
@@ -226,7 +230,7 @@ def _explicit(kind: type) -> Callable[[str, Any], Any]:
     return construct
 
 
-_EXPLICIT: dict[str, Callable[[str, Any], Any]] = {
+_EXPLICIT: dict[str, Callable[[str, yaml.Node], Scalar]] = {
     "tag:yaml.org,2002:int": _explicit(int),
     "tag:yaml.org,2002:float": _explicit(float),
     "tag:yaml.org,2002:bool": _explicit(bool),
@@ -234,7 +238,7 @@ _EXPLICIT: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def _represent_text(dumper: Any, text: str) -> Any:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None if isinstance(_plain(text), str) else "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

@@ -17,7 +17,7 @@ from mcp.server.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
-from mcp_types import SubscriptionsListenRequestParams
+from mcp_types import InitializeResult, SubscriptionsListenRequestParams
 
 from fleet_agentpack.kit.private import connection_of, protocol_server
 
@@ -52,9 +52,9 @@ class ListChanged(Middleware):
 
     async def on_initialize(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
-    ) -> Any:
+    ) -> InitializeResult | None:
         """Remember who shook hands, until the connection ends."""
-        result = await call_next(context)
+        result: InitializeResult | None = await call_next(context)
         connection = connection_of(context.fastmcp_context)
         if connection is not None:
             self._look_once()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fastmcp.exceptions import DisabledError, NotFoundError
@@ -24,6 +25,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONGEST_NAME_SHOWN = 128
+
+
+@dataclass(frozen=True)
+class UnknownToolDetails:
+    """The name that was called, and names like it."""
+
+    tool: str
+    similar: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UnknownTool:
+    """The answer to a call of a tool that does not exist."""
+
+    error: str = field(default="unknown_tool", init=False)
+    message: str
+    details: UnknownToolDetails
 
 
 class CallBoundary(Middleware):
@@ -65,15 +83,12 @@ class CallBoundary(Middleware):
         return error_result(error.unexpected(name).payload())
 
     @staticmethod
-    async def _unknown_tool(name: str, context: MiddlewareContext[Any]) -> dict[str, Any]:
+    async def _unknown_tool(name: str, context: MiddlewareContext[Any]) -> UnknownTool:
         assert context.fastmcp_context is not None  # noqa: S101 - FastMCP always sets it for a call
         server: FastMCP[Any] = context.fastmcp_context.fastmcp
         known = [tool.name for tool in await server.list_tools(run_middleware=False)]
         shown = name if len(name) <= LONGEST_NAME_SHOWN else name[:LONGEST_NAME_SHOWN] + "…"
         similar = difflib.get_close_matches(shown, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(similar)}?" if similar else "tools/list names the tools."
-        return {
-            "error": "unknown_tool",
-            "message": f"There is no tool {shown!r}; {hint}",
-            "details": {"tool": shown, "similar": similar},
-        }
+        details = UnknownToolDetails(shown, tuple(similar))
+        return UnknownTool(f"There is no tool {shown!r}; {hint}", details)

@@ -28,7 +28,7 @@ def tidy(schema: Any) -> Any:
     return node
 
 
-def _tidy_value(key: str, value: Any) -> Any:
+def _tidy_value(key: str, value: Any) -> object:
     if key in _VERBATIM:
         return value
     if key in _NAMED and isinstance(value, dict):

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -31,6 +31,9 @@ from fleet_agentpack.wire.provider import (  # noqa: E402
     DomainTools,
     Services,
 )
+
+if TYPE_CHECKING:
+    from fastmcp.server.auth import AuthProvider
 
 
 def build_server(settings: Settings | None = None) -> FastMCP[Any]:
@@ -105,7 +108,7 @@ async def _end_session(services: Services, session: str) -> None:
             await anyio.to_thread.run_sync(domain.end_session, service, session)
 
 
-def _bearer_auth(settings: Settings) -> Any:
+def _bearer_auth(settings: Settings) -> AuthProvider | None:
     if settings.http.token is None:
         return None
     from fleet_agentpack.wire.http import BearerToken

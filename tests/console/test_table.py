@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -76,3 +78,15 @@ def test_every_line_fits(rows: list[list[str]]) -> None:
     shown = render(Table(["one", "two", "three"], rows, wrap=False), PLAIN, 50)
     assert len(shown.split("\n")) == len(rows) + 1
     assert all(cell_len(line) <= 50 for line in shown.split("\n"))
+
+
+def test_rich_is_imported_only_when_a_table_is_printed() -> None:
+    code = (
+        "import sys\n"
+        "from fleet_agentpack.console import ask, command, progress, table, text\n"
+        "assert 'rich' not in sys.modules\n"
+        "table.render(table.Table(['a'], []), text.Paint(False))\n"
+        "assert 'rich' in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

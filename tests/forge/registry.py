@@ -21,6 +21,7 @@ class Site:
 
     url: str = ""
     answers: dict[str, Answer] = field(default_factory=dict)
+    next: dict[str, Answer] = field(default_factory=dict)  # what takes over after one answer
     asked: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
@@ -87,9 +88,12 @@ def serving(site: Site | None = None) -> Iterator[Site]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            site.asked.append(unquote(self.path))
+            path = unquote(self.path)
+            site.asked.append(path)
             site.headers.append(dict(self.headers))
-            status, headers, body = site.answers.get(unquote(self.path), (404, {}, b"{}"))
+            status, headers, body = site.answers.get(path, (404, {}, b"{}"))
+            if path in site.next:
+                site.answers[path] = site.next.pop(path)
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)

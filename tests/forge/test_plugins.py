@@ -427,13 +427,6 @@ def test_a_server_that_drips_is_given_up_at_the_deadline() -> None:
 
 def test_a_hiccup_is_tried_again(site: Site) -> None:
     site.put("/flaky", b"down", 503)
-
-    def answer_later() -> None:
-        while not site.asked:
-            time.sleep(0.005)
-        site.put("/flaky", b"up")
-
-    thread = threading.Thread(target=answer_later, daemon=True)
-    thread.start()
+    site.next["/flaky"] = (200, {}, b"up")
     assert Transport(deadline_s=3).fetch(Request(f"{site.url}/flaky")) == b"up"
-    thread.join()
+    assert site.asked == ["/flaky"] * 2

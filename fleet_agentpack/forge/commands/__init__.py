@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from fleet_agentpack.console.command import Commands, Console, Handler
-from fleet_agentpack.console.text import printable
-from fleet_agentpack.forge.commands import report
-from fleet_agentpack.forge.commands import writing as forge_write
+from fleet_agentpack.console.command import Commands, Console, Handler, Line
+from fleet_agentpack.console.table import Table
+from fleet_agentpack.console.text import Paint
+from fleet_agentpack.forge.commands import writing
 from fleet_agentpack.forge.names import KINDS, Kind
+from fleet_agentpack.forge.results import ForkDiff, Validation
 from fleet_agentpack.forge.service import ForgeService, open_service
+from fleet_agentpack.kit.results import UNKNOWN, jsonable
 
 Query = Callable[[argparse.Namespace, ForgeService], object]
 
+_WORD = re.compile(r"([A-Z])")
+_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
-    """Add the arguments of `forge`."""
+    """Add the subcommands of `forge`."""
     commands = Commands(parser)
     for kind in KINDS:
         _add_definitions(commands, kind)
@@ -26,39 +32,18 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     _add_configuration(commands)
     _add_cache(commands)
     _add_forks(commands)
-    forge_write.add(commands)
-
-
-def _show(query: Query) -> Handler:
-    def run(console: Console) -> None:
-        result = query(console.arguments, open_service(console.settings))
-        console.answer(result, report.as_yaml(result))
-
-    return run
-
-
-def _rows(query: Query, key: str, *columns: str) -> Handler:
-    def run(console: Console) -> None:
-        result = query(console.arguments, open_service(console.settings))
-        console.answer(result, report.table(result, key, columns, console.paint))
-
-    return run
+    writing.add(commands)
 
 
 def _add_definitions(commands: Commands, kind: Kind) -> None:
+    def rows(given: argparse.Namespace, forge: ForgeService) -> object:
+        return forge.listing(
+            kind, tags=given.tag, source=given.source, limit=given.limit, offset=given.offset
+        )
+
+    columns = ("name", "version", "source", "description")
     listing = commands.add(
-        f"{kind}-list",
-        f"list available {kind}s",
-        _rows(
-            lambda o, forge: forge.listing(
-                kind, tags=o.tag, source=o.source, limit=o.limit, offset=o.offset
-            ),
-            f"{kind}s",
-            "name",
-            "version",
-            "source",
-            "description",
-        ),
+        f"{kind}-list", f"list available {kind}s", _table(rows, f"{kind}s", *columns)
     )
     listing.add_argument("--tag", action="append", default=[], help="any of these tags")
     _source(listing)
@@ -67,7 +52,7 @@ def _add_definitions(commands: Commands, kind: Kind) -> None:
     info = commands.add(
         f"{kind}-info",
         f"show one {kind}",
-        _show(lambda o, forge: forge.info(kind, o.name, o.version, o.source)),
+        _yaml(lambda given, forge: forge.info(kind, given.name, given.version, given.source)),
     )
     info.add_argument("name")
     info.add_argument("--version", help="version or range")
@@ -78,30 +63,14 @@ def _add_definitions(commands: Commands, kind: Kind) -> None:
     validate.add_argument("--strict", action="store_true")
 
 
-def _validate(kind: Kind) -> Handler:
-    def run(console: Console) -> int:
-        given = console.arguments
-        result = open_service(console.settings).validate(
-            kind, path=given.path, name=given.name, strict=given.strict, anywhere=True
-        )
-        console.answer(result, report.validation(result, console.paint))
-        return 0 if result.valid else 1
-
-    return run
-
-
 def _add_plugins(commands: Commands) -> None:
     listing = commands.add(
         "list",
         "list installed plugins",
-        _rows(
-            lambda o, forge: forge.plugin_list(o.scope, outdated=o.outdated),
+        _table(
+            lambda given, forge: forge.plugin_list(given.scope, outdated=given.outdated),
             "plugins",
-            "name",
-            "version",
-            "scope",
-            "latestVersion",
-            "path",
+            *("name", "version", "scope", "latestVersion", "path"),
         ),
     )
     listing.add_argument("--scope", choices=("global", "local", "all"), default="all")
@@ -109,7 +78,9 @@ def _add_plugins(commands: Commands) -> None:
     info = commands.add(
         "info",
         "show one plugin",
-        _show(lambda o, forge: forge.plugin_info(o.plugin, o.version, remote=o.remote)),
+        _yaml(
+            lambda given, forge: forge.plugin_info(given.plugin, given.version, remote=given.remote)
+        ),
     )
     info.add_argument("plugin")
     info.add_argument("--version", help="version or range")
@@ -117,13 +88,12 @@ def _add_plugins(commands: Commands) -> None:
     search = commands.add(
         "search",
         "search the registries for plugins",
-        _rows(
-            lambda o, forge: forge.plugin_search(o.query, o.tag, o.limit, o.offset),
+        _table(
+            lambda given, forge: forge.plugin_search(
+                given.query, given.tag, given.limit, given.offset
+            ),
             "results",
-            "name",
-            "version",
-            "registry",
-            "description",
+            *("name", "version", "registry", "description"),
         ),
     )
     search.add_argument("query")
@@ -138,46 +108,23 @@ def _add_configuration(commands: Commands) -> None:
     show = commands.add(
         "config show",
         "print the whole configuration",
-        _show(lambda o, forge: forge.config_show(include_defaults=not o.no_defaults)),
+        _yaml(lambda given, forge: forge.config_show(include_defaults=not given.no_defaults)),
     )
     show.add_argument(
         "--no-defaults", action="store_true", help="only what files and variables say"
     )
-    commands.add(
-        "registry list",
-        "list the configured registries",
-        _rows(
-            lambda _, forge: forge.registry_list(),
-            "registries",
-            "name",
-            "priority",
-            "authenticated",
-            "url",
-        ),
-    )
-
-
-def _config_get(console: Console) -> int:
-    key = console.arguments.key
-    result = open_service(console.settings).config_get(key)
-    if console.as_json or result.exists:
-        value = result.value
-        console.answer(result, [value if isinstance(value, str) else json.dumps(value, indent=2)])
-    else:
-        sys.stderr.write(f"{printable(key)} is not set\n")
-    return 0 if result.exists else 1
+    columns = ("name", "priority", "authenticated", "url")
+    rows = _table(lambda _, forge: forge.registry_list(), "registries", *columns)
+    commands.add("registry list", "list the configured registries", rows)
 
 
 def _add_cache(commands: Commands) -> None:
-    commands.add(
-        "cache stats",
-        "show what the cache holds",
-        _show(lambda _, forge: forge.cache_stats()),
-    )
+    stats = _yaml(lambda _, forge: forge.cache_stats())
+    commands.add("cache stats", "show what the cache holds", stats)
     clear = commands.add(
         "cache clear",
         "empty the cache",
-        _show(lambda o, forge: forge.cache_clear(o.type, o.older_than)),
+        _yaml(lambda given, forge: forge.cache_clear(given.type, given.older_than)),
     )
     clear.add_argument("--type", choices=("manifests", "downloads", "all"), default="all")
     clear.add_argument("--older-than", type=_count(0), metavar="DAYS", help="only older entries")
@@ -187,41 +134,123 @@ def _add_forks(commands: Commands) -> None:
     listing = commands.add(
         "fork list",
         "list forked agents and tools",
-        _rows(
-            lambda o, forge: forge.fork_list(o.type),
+        _table(
+            lambda given, forge: forge.fork_list(given.type),
             "forks",
-            "name",
-            "type",
-            "localVersion",
-            "upstream",
-            "hasUpstreamUpdate",
+            *("name", "type", "localVersion", "upstream", "hasUpstreamUpdate"),
         ),
     )
     listing.add_argument("--type", choices=("agent", "tool", "all"), default="all")
-    info = commands.add("fork info", "show one fork", _show(lambda o, f: f.fork_info(o.name)))
+    info = commands.add(
+        "fork info", "show one fork", _yaml(lambda given, forge: forge.fork_info(given.name))
+    )
     info.add_argument("name")
     diff = commands.add("fork diff", "show how a fork differs from its upstream", _fork_diff)
     diff.add_argument("name")
     check = commands.add(
         "fork check",
         "check one fork, or all, for upstream updates",
-        _rows(
-            lambda o, forge: forge.fork_check(o.name),
+        _table(
+            lambda given, forge: forge.fork_check(given.name),
             "updates",
-            "name",
-            "type",
-            "localVersion",
-            "upstreamVersion",
-            "breakingChanges",
+            *("name", "type", "localVersion", "upstreamVersion", "breakingChanges"),
         ),
     )
     check.add_argument("name", nargs="?")
 
 
+def _yaml(query: Query) -> Handler:
+    """A command that prints an answer as YAML."""
+
+    def run(console: Console) -> None:
+        result = query(console.arguments, open_service(console.settings))
+        console.answer(result, _yaml_lines(result))
+
+    return run
+
+
+def _table(query: Query, key: str, *columns: str) -> Handler:
+    """A command that prints the rows of an answer as a table."""
+
+    def run(console: Console) -> None:
+        result = query(console.arguments, open_service(console.settings))
+        console.answer(result, _rows(result, key, columns, console.paint))
+
+    return run
+
+
+def _validate(kind: Kind) -> Handler:
+    def run(console: Console) -> int:
+        given, forge = console.arguments, open_service(console.settings)
+        result = forge.validate(
+            kind, path=given.path, name=given.name, strict=given.strict, anywhere=True
+        )
+        if console.as_json:
+            console.answer(result, [])
+        else:  # its warnings are findings, told among the others
+            console.stream(_findings(result, console.paint))
+        return 0 if result.valid else 1
+
+    return run
+
+
+def _config_get(console: Console) -> int:
+    result = open_service(console.settings).config_get(console.arguments.key)
+    if result.exists or console.as_json:
+        value = result.value
+        console.answer(result, [value if isinstance(value, str) else json.dumps(value, indent=2)])
+    else:
+        print(f"{result.key} is not set", file=sys.stderr)
+    return 0 if result.exists else 1
+
+
 def _fork_diff(console: Console) -> None:
-    forge, form = open_service(console.settings), "json" if console.as_json else "unified"
-    result = forge.fork_diff(console.arguments.name, form)
-    console.answer(result, report.diff(result, console.paint))
+    layout = "json" if console.as_json else "unified"
+    result = open_service(console.settings).fork_diff(console.arguments.name, layout)
+    console.answer(result, _diff_lines(result, console.paint))
+
+
+def _yaml_lines(result: object) -> Iterator[Line]:
+    from fleet_agentpack.kit import yaml12
+
+    plain = jsonable(result)
+    plain.pop("warnings", None)
+    yield from yaml12.dump(plain).splitlines()
+
+
+def _rows(result: object, key: str, columns: tuple[str, ...], paint: Paint) -> Iterator[Line]:
+    rows = getattr(result, key)
+    if rows:
+        headers = [_WORD.sub(r" \1", name) for name in columns]  # `latestVersion` is two words
+        yield Table(headers, [[_cell(getattr(row, name)) for name in columns] for row in rows])
+    total = getattr(result, "total", len(rows))
+    shown = "" if total == len(rows) else f", {len(rows)} shown"
+    yield paint(f"{key}: {total}{shown}", "dim")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is UNKNOWN else str(value)
+
+
+def _findings(result: Validation, paint: Paint) -> Iterator[Line]:
+    groups = (("error", "red", result.errors), ("warning", "yellow", result.warnings))
+    for kind, colour, issues in groups:
+        for each in issues:
+            where = f"{each.field}: " if each.field else ""
+            yield paint(kind, colour), f" {where}{each.message}"
+    verdict = paint("valid", "green") if result.valid else paint("invalid", "red")
+    yield f"{result.path}:", verdict
+
+
+def _diff_lines(result: ForkDiff, paint: Paint) -> Iterator[Line]:
+    for line in "" if result.unified is UNKNOWN else result.unified.splitlines():
+        colour = _DIFF_COLOURS.get(line[:1])
+        yield paint(line, colour) if colour else line
+    counts = result.summary
+    line = f"{counts.added} added, {counts.removed} removed, {counts.modified} modified"
+    yield paint(line, "dim")
 
 
 def _source(parser: argparse.ArgumentParser) -> None:

@@ -10,12 +10,14 @@ from fleet_agentpack.console.ask import ask_secret
 from fleet_agentpack.console.command import Commands, Console
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.loaded import noted
+from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.service import open_service
 from fleet_agentpack.forge.workspace import Workspace
 from fleet_agentpack.forge.written import Login, Logout
 from fleet_agentpack.kit.secret import Secret
 
 if TYPE_CHECKING:
+    from fleet_agentpack.forge.authoring import Author
     from fleet_agentpack.forge.installing import Installer
 
 LONGEST_TOKEN = 10_000
@@ -102,66 +104,58 @@ def _add_installing(commands: Commands) -> None:
 def _init(console: Console) -> None:
     from fleet_agentpack.forge.authoring import initialise
 
-    options = console.arguments
-    result = initialise(_workspace(console).configuration, for_user=options.for_user)
-    console.answer(result, (f"created {path}" for path in result.created))
+    configuration = _workspace(console).configuration
+    result = initialise(configuration, for_user=console.arguments.for_user)
+    console.answer(result, [f"created {path}" for path in result.created])
 
 
 def _create(console: Console) -> None:
-    from fleet_agentpack.forge.authoring import Author, Draft, Format
+    from fleet_agentpack.forge.authoring import Draft, Format
 
-    options = console.arguments
-    more: dict[str, Any] = (
-        {"command": options.command}
-        if options.kind == "tool"
-        else {
-            "tools": tuple(options.tool),
-            "provider": options.provider,
-            "model": options.model,
-            "prompt": options.prompt,
+    given = console.arguments
+    if given.kind == "tool":
+        more: dict[str, Any] = {"command": given.command}
+    else:
+        more = {
+            "tools": tuple(given.tool),
+            "provider": given.provider,
+            "model": given.model,
+            "prompt": given.prompt,
         }
-    )
     draft = Draft(
-        name=options.name,
-        description=options.description,
-        tags=tuple(options.tag),
-        author=options.author,
-        extends=options.extends,
+        name=given.name,
+        description=given.description,
+        tags=tuple(given.tag),
+        author=given.author,
+        extends=given.extends,
         **more,
     )
-    form: Format = options.format or ("md" if options.kind == "agent" else "yaml")
-    workspace = _workspace(console)
-    author = Author(workspace.configuration, workspace.resolver)
-    result = author.create(options.kind, draft, form)
+    form: Format = given.format or ("md" if given.kind == "agent" else "yaml")
+    result = _author(console).create(given.kind, draft, form)
     console.answer(result, [f"created {result.path}"])
 
 
 def _fork_create(console: Console) -> None:
-    from fleet_agentpack.forge.authoring import Author
-
-    options = console.arguments
-    workspace = _workspace(console)
-    author = Author(workspace.configuration, workspace.resolver)
-    result = author.create_fork(options.type, options.source, options.name, _now())
+    given = console.arguments
+    result = _author(console).create_fork(given.type, given.source, given.name, _now())
     console.answer(result, [f"created {result.path}"])
 
 
 def _merge(console: Console) -> None:
     from fleet_agentpack.forge.merging import merge, plan_merge
 
-    options = console.arguments
-    workspace = _workspace(console)
+    given, workspace = console.arguments, _workspace(console)
     forks, resolver = workspace.forks, workspace.resolver
-    if options.dry_run:
-        plan = plan_merge(forks, resolver, options.name)
+    if given.dry_run:
+        plan = plan_merge(forks, resolver, given.name)
     else:
         root = workspace.configuration.places.project
-        plan = merge(forks, resolver, root, options.name, options.prefer, _now())
+        plan = merge(forks, resolver, root, given.name, given.prefer, _now())
     result = plan.shown(
-        merged=plan.is_needed and not options.dry_run,
+        merged=plan.is_needed and not given.dry_run,
         warnings=noted(workspace.configuration.warnings, plan.warnings),
     )
-    verb = "would merge" if options.dry_run else "merged"
+    verb = "would merge" if given.dry_run else "merged"
     line = f"{verb} {plan.upstream.name} {result.to} into {result.path}"
     lines = [line, *(f"  {field}" for field in result.changes)]
     console.answer(result, lines if plan.is_needed else [f"{result.name} is up to date"])
@@ -170,15 +164,15 @@ def _merge(console: Console) -> None:
 def _registry_add(console: Console) -> None:
     from fleet_agentpack.forge.registry_edits import add_registry
 
-    options = console.arguments
+    given = console.arguments
     result = add_registry(
-        open_service(console.settings).places,
-        options.name,
-        options.url,
-        for_user=options.for_user,
-        kind=options.type,
-        priority=options.priority,
-        token_env=options.token_env,
+        _places(console),
+        given.name,
+        given.url,
+        for_user=given.for_user,
+        kind=given.type,
+        priority=given.priority,
+        token_env=given.token_env,
     )
     console.answer(result, [f"added {result.name} to {result.path}"])
 
@@ -186,33 +180,31 @@ def _registry_add(console: Console) -> None:
 def _registry_remove(console: Console) -> None:
     from fleet_agentpack.forge.registry_edits import remove_registry
 
-    options = console.arguments
-    places = open_service(console.settings).places
-    result = remove_registry(places, options.name, for_user=options.for_user)
+    given = console.arguments
+    result = remove_registry(_places(console), given.name, for_user=given.for_user)
     console.answer(result, [f"removed {result.name} from {result.path}"])
 
 
 def _install(console: Console) -> None:
-    options = console.arguments
-    workspace = _workspace(console)
-    scope = options.scope or workspace.configuration.default_scope
-    result = _installer(workspace).install(options.plugin, scope, force=options.force)
+    given, workspace = console.arguments, _workspace(console)
+    scope = given.scope or workspace.configuration.default_scope
+    result = _installer(workspace).install(given.plugin, scope, force=given.force)
     lines = [f"installed {each.name} {each.version} ({each.scope})" for each in result.installed]
     console.answer(result, lines)
 
 
 def _uninstall(console: Console) -> None:
-    options = console.arguments
+    given = console.arguments
     installer = _installer(_workspace(console))
-    result = installer.uninstall(options.plugin, options.scope, force=options.force)
+    result = installer.uninstall(given.plugin, given.scope, force=given.force)
     console.answer(result, [f"removed {result.removed.name} ({result.removed.scope})"])
 
 
 def _update(console: Console) -> None:
-    options = console.arguments
+    given = console.arguments
     installer = _installer(_workspace(console))
-    result = installer.update(options.plugin, breaking=options.major, dry_run=options.dry_run)
-    verb = "would update" if options.dry_run else "updated"
+    result = installer.update(given.plugin, breaking=given.major, dry_run=given.dry_run)
+    verb = "would update" if given.dry_run else "updated"
     lines = [f"{verb} {each.name} {each.from_} → {each.to}" for each in result.updated]
     lines += [
         f"left {each.name} at {each.from_}: {each.to} may break it (--major takes it)"
@@ -224,58 +216,73 @@ def _update(console: Console) -> None:
 def _lock(console: Console) -> int:
     from fleet_agentpack.forge.lockfile import Lockfile
 
-    options = console.arguments
-    workspace = _workspace(console)
+    given, workspace = console.arguments, _workspace(console)
     lockfile = Lockfile(workspace.configuration, workspace.resolver)
-    if options.check:
+    if given.check:
         checked = lockfile.check()
         lines = [f"{each.type} {each.name}: {each.problem}" for each in checked.problems]
         console.answer(checked, lines or ["everything is as the lockfile says"])
         return 0 if checked.valid else 1
-    result = lockfile.write(_now(), force=options.force)
-    console.answer(
-        result, [f"locked {result.agents} agents and {result.tools} tools in {result.path}"]
-    )
+    result = lockfile.write(_now(), force=given.force)
+    line = f"locked {result.agents} agents and {result.tools} tools in {result.path}"
+    console.answer(result, [line])
     return 0
 
 
 def _login(console: Console) -> None:
-    options = console.arguments
-    if options.token_stdin:
+    registry = console.arguments.registry
+    token = _token(registry, from_pipe=console.arguments.token_stdin)
+    workspace = _workspace(console)
+    where = workspace.credentials.store(registry, token, _now())
+    names = [each.name for each in workspace.configuration.registries]
+    unused = f"No registry is called {registry}; the token is used once there is one"
+    known = registry in (*names, "stockyard")
+    warnings = noted(workspace.configuration.warnings, [] if known else [unused])
+    line = f"logged in to {registry}; the token is in the {where}"
+    if where != "keyring":
+        line = f"logged in to {registry}; the token is in {where}, readable by you alone"
+    console.answer(Login(registry, where, warnings), [line])
+
+
+def _token(registry: str, *, from_pipe: bool) -> Secret:
+    """The token that a person types or pipes in. Raises `ForgeError` for one that is no token."""
+    use_a_pipe = f"Use a pipe: fleet-agentpack forge login {registry} --token-stdin < FILE"
+    if from_pipe:
         given = sys.stdin.read(LONGEST_TOKEN + 1)
     else:
-        pipe = f"Use a pipe: fleet-agentpack forge login {options.registry} --token-stdin < FILE"
         given = ask_secret(
-            f"Token for {options.registry}: ", lambda reason: ForgeError.invalid(reason, pipe)
+            f"Token for {registry}: ", lambda reason: ForgeError.invalid(reason, use_a_pipe)
         )
-    token = given.strip()
     if len(given) > LONGEST_TOKEN:
         raise ForgeError.invalid(
             f"the token is longer than {LONGEST_TOKEN} characters; nothing was stored"
         )
+    token = given.strip()
     if not token or not token.isascii() or not token.isprintable():
         raise ForgeError.invalid("the token is empty or not plain text; nothing was stored")
-    workspace = _workspace(console)
-    where = workspace.credentials.store(options.registry, Secret(token), _now())
-    names = [registry.name for registry in workspace.configuration.registries]
-    unused = f"No registry is called {options.registry}; the token is used once there is one"
-    known = options.registry in (*names, "stockyard")
-    warnings = noted(workspace.configuration.warnings, [] if known else [unused])
-    line = f"logged in to {options.registry}; the token is in the {where}"
-    if where != "keyring":
-        line = f"logged in to {options.registry}; the token is in {where}, readable by you alone"
-    console.answer(Login(options.registry, where, warnings), [line])
+    return Secret(token)
 
 
 def _logout(console: Console) -> None:
-    options = console.arguments
-    known = _workspace(console).credentials.forget(options.registry, _now())
+    registry = console.arguments.registry
+    known = _workspace(console).credentials.forget(registry, _now())
     line = "logged out of" if known else "there was no login for"
-    console.answer(Logout(options.registry, known), [f"{line} {options.registry}"])
+    console.answer(Logout(registry, known), [f"{line} {registry}"])
+
+
+def _places(console: Console) -> Places:
+    return open_service(console.settings).places
 
 
 def _workspace(console: Console) -> Workspace:
     return open_service(console.settings).workspace(strict=True)
+
+
+def _author(console: Console) -> Author:
+    from fleet_agentpack.forge.authoring import Author
+
+    workspace = _workspace(console)
+    return Author(workspace.configuration, workspace.resolver)
 
 
 def _installer(workspace: Workspace) -> Installer:
