@@ -12,7 +12,6 @@ from fleet_agentpack.deploy.batch import Batch, Kept, Step
 from fleet_agentpack.deploy.compare import Change, Plan
 from fleet_agentpack.deploy.disk import find
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.journal import Row
 from fleet_agentpack.deploy.model import Blob, Root, owner, path_key, safe_name
 from fleet_agentpack.deploy.recorded import manifest_bytes
 from fleet_agentpack.deploy.results import DeployData, PlanData, Reason
@@ -111,14 +110,14 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     )
     lock = lockfile_sha256(workspace)
 
-    def record(rows: Sequence[Row], backup_root: str) -> dict[str, object]:
+    def record(changes: Sequence[SnapshotChange], backup_root: str) -> dict[str, object]:
         return Snapshot(
             kind="deploy",
             id=snapshot_id,
             created_at=created_at,
             targets=tuple(sorted({file.target for file in managed})),
             managed_files=managed,
-            changes=tuple(change_of(row, backup_root) for row in rows),
+            changes=tuple(changes),
             backup_root=backup_root,
             lockfile_sha256=lock,
         ).document()
@@ -128,19 +127,6 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
         "roots": [[root.target, root.dir] for root in manifests],
     }
     return Batch(snapshot_id, steps, kept, record, origin)
-
-
-def change_of(row: Row, backup_root: str) -> SnapshotChange:
-    """A row of the journal as a snapshot records it."""
-    name = row.backup.removeprefix("backup/") if row.backup else None
-    return SnapshotChange(
-        row.target,
-        row.op,
-        row.path,
-        f"{backup_root}/{name}" if name else None,
-        row.before.sha256 if row.before else None,
-        row.after.sha256 if row.after else None,
-    )
 
 
 def edit_warnings(

@@ -13,7 +13,6 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.kit.stamps import Stamp
 
 MANIFEST_PREFIX = ".agentpack.manifest"
-TEMPORARY_PREFIX = ".agentpack-tmp-"  # what an interrupted write leaves; recovery removes it
 
 
 class Root(NamedTuple):

@@ -11,12 +11,10 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleet_agentpack.deploy.apply import change_of
 from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import hash_at, may_execute
-from fleet_agentpack.deploy.journal import Row
 from fleet_agentpack.deploy.model import Blob, FileState, Output, Root
 from fleet_agentpack.deploy.recorded import manifest_bytes, read_manifest
 from fleet_agentpack.deploy.snapshots import (
@@ -68,18 +66,17 @@ class Rollback:
     def batch(self, event_id: str) -> Batch:
         """The transaction that carries it out."""
 
-        def record(rows: Sequence[Row], backup_root: str) -> dict[str, object]:
-            changes = [change_of(row, backup_root) for row in rows]
+        def record(changes: Sequence[SnapshotChange], backup_root: str) -> dict[str, object]:
             listed = {change.path for change in changes}
             manifests = (root.manifest for root in self.roots)
-            changes += [change for change in manifests if change and change.path not in listed]
+            others = [change for change in manifests if change and change.path not in listed]
             return Snapshot(
                 kind="rollback",
                 id=event_id,
                 created_at=now_text(),
                 targets=self.to.targets,
                 managed_files=tuple(file for root in self.roots for file in root.managed),
-                changes=tuple(changes),
+                changes=(*changes, *others),
                 backup_root=backup_root,
                 rolled_back_to=self.to.id,
                 lockfile_sha256=self.to.lockfile_sha256,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from fleet_agentpack.deploy import apply, doctor, journal, lockfile, manifest, rollback
+from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, rollback
 from fleet_agentpack.deploy.actions import command, status_actions
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
@@ -41,7 +41,7 @@ from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
 from fleet_agentpack.deploy.text_diff import text_diffs
-from fleet_agentpack.deploy.transaction import Report, Transaction
+from fleet_agentpack.deploy.transaction import Report, Transaction, pending
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
 from fleet_agentpack.kit.collector import paused_collector
@@ -317,7 +317,7 @@ class DeployService:
         try:
             if not self._home.journal.exists():
                 return []
-            found = journal.load(self._home.journal)
+            found = pending(self._home)
         except DeployError as error:
             return [error.message]
         if found is None:
@@ -325,11 +325,11 @@ class DeployService:
         try:
             with file_lock(self._home.lock, timeout_s=0):
                 return [
-                    f"an interrupted deploy ({found.id}) is pending; the next deploy or rollback"
+                    f"an interrupted deploy ({found}) is pending; the next deploy or rollback"
                     " will finish or undo it"
                 ]
         except (LockTimeoutError, OSError):
-            return [f"a deploy ({found.id}) is running; this result may show it half done"]
+            return [f"a deploy ({found}) is running; this result may show it half done"]
 
     @contextmanager
     def _cache(self, request: Request) -> Iterator[RepoCache]:

@@ -16,7 +16,7 @@ from fleet_agentpack.deploy.gitstore import GitStore
 from fleet_agentpack.deploy.home import Home, Project, find_project, machine_id
 from fleet_agentpack.deploy.listing import Lister
 from fleet_agentpack.deploy.manifest import Manifest, Module
-from fleet_agentpack.deploy.model import MANIFEST_PREFIX, TEMPORARY_PREFIX, FileState, Output, Root
+from fleet_agentpack.deploy.model import MANIFEST_PREFIX, FileState, Output, Root
 from fleet_agentpack.deploy.modules import ModuleFiles, Modules
 from fleet_agentpack.deploy.overlays import Overlays
 from fleet_agentpack.deploy.recorded import read_records
@@ -27,6 +27,7 @@ from fleet_agentpack.deploy.survey import Survey, survey
 from fleet_agentpack.deploy.targets import BY_NAME, NAMES, PROJECT_ONLY
 from fleet_agentpack.deploy.targets.target import Area, TargetContext
 from fleet_agentpack.deploy.trees import Tree
+from fleet_agentpack.kit.swap import TEMPORARY_PREFIX
 
 _UNSCANNED = frozenset({".git", ".agentpack"})
 

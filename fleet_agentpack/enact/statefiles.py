@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.kit.files import read_text, write_atomic
+from fleet_agentpack.kit.files import read_text
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
@@ -25,9 +25,9 @@ def read_object(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def write_object(path: Path, data: Mapping[str, Any]) -> None:
-    """Replace a JSON file in one step."""
-    write_atomic(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=True)
+def encoded(data: Mapping[str, Any]) -> bytes:
+    """A JSON file's content, as people like to read it."""
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,6 @@ class ToolsFile:
             aliases = dict(self.data["aliases"])
             data["aliases"] = {key: value for key, value in aliases.items() if value != name}
         return ToolsFile(self.path, data)
-
-    def write(self) -> None:
-        """Put it on disk."""
-        write_object(self.path, self.data)
 
 
 @dataclass(frozen=True)
@@ -104,17 +100,15 @@ class McpFile:
         members = self.toolsets.get(self.active, ())
         return {name: self.tools[name] for name in members if name in self.tools}
 
-    def write(self) -> None:
-        """Put it on disk."""
-        write_object(
-            self.path,
-            {
-                **self.other,
-                "tools": dict(self.tools),
-                "toolsets": {name: list(members) for name, members in self.toolsets.items()},
-                "activeToolset": self.active,
-            },
-        )
+    @property
+    def data(self) -> dict[str, object]:
+        """The file's content."""
+        return {
+            **self.other,
+            "tools": dict(self.tools),
+            "toolsets": {name: list(members) for name, members in self.toolsets.items()},
+            "activeToolset": self.active,
+        }
 
 
 def _texts(path: Path, key: str, value: Any) -> dict[str, str]:

@@ -12,7 +12,9 @@ from typing import Any
 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.journal import SwapError
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
+from fleet_agentpack.kit.swap import Area, Swap
 
 
 @contextmanager
@@ -27,6 +29,16 @@ def writing_below(root: Path) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise ForgeError.unwritable(Path(error.filename or root), error) from error
+    except SwapError as error:
+        raise ForgeError.conflict(
+            str(error), "Remove the cause, then run the command again", path=error.path
+        ) from error
+
+
+def plugin_swap(base: Path) -> Swap:
+    """Puts plugin folders in their places below `plugins` together; needs the lock."""
+    staging = base / ".staging"
+    return Swap(Area(staging / "journal.json", staging, base / ".kept"))
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.plugins.installer import Installer
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.kit.disk import Disk
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.forge.registry import Site
 from tests.forge.tree import agent, plugin_manifest, tool
@@ -253,19 +254,19 @@ def test_uninstall_refuses_what_others_need(forge: ForgeService, shop: Site) -> 
 
 def interrupt_move(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Let the given rename into or out of a plugin's place be the last thing that happens."""
-    real, count = Path.rename, 0
+    real, count = Disk.rename, 0
 
-    def rename(self: Path, target: Any) -> Any:
+    def rename(self: Disk, source: str, target: str) -> None:
         nonlocal count
         count += 1
         if count == number:
             raise KeyboardInterrupt
-        return real(self, target)
+        real(self, source, target)
 
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(Disk, "rename", rename)
 
 
-MOVES = range(1, 6)  # the stage, then two plugins, each moved aside and replaced
+MOVES = range(1, 6)  # the journal, then two plugins, each moved aside and replaced
 
 
 @pytest.fixture
@@ -298,7 +299,7 @@ def test_a_killed_installation_is_finished_or_undone_by_the_next_command(
     forge: ForgeService, newer: Site, work: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fleet_agentpack.forge.plugins.swapping._back", lambda *_: None)
+        patch.setattr("fleet_agentpack.kit.swap.Swap._go_back", lambda *_: None)
         interrupt_move(patch, number)
         install(forge, "@acme/worker", force=True)
     begun = number > 1
@@ -311,6 +312,20 @@ def test_a_killed_installation_is_finished_or_undone_by_the_next_command(
     assert (found["@acme/base"], found["@acme/worker"]) == (new if begun else old)
     hidden = [path.name for path in (work / ".fractary/plugins").iterdir() if path.name[0] == "."]
     assert hidden == []
+
+
+def test_what_was_edited_after_a_kill_is_left_alone_and_named(
+    forge: ForgeService, newer: Site, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("fleet_agentpack.kit.swap.Swap._go_back", lambda *_: None)
+        interrupt_move(patch, 2)
+        install(forge, "@acme/worker", force=True)
+    edited = work / ".fractary/plugins/@acme/worker/agents/worker.yaml"
+    edited.write_text("mine")
+    result = installer(forge).uninstall("@acme/base", "local", force=True)
+    assert "@acme/worker was changed by somebody else" in str(result.warnings)
+    assert edited.read_text() == "mine"
 
 
 def test_an_update_brings_what_the_new_version_needs(

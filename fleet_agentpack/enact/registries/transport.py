@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fleet_agentpack.enact.errors import CALL_LATER, FIND_NAME, EnactError
+from fleet_agentpack.enact.errors import CALL_LATER, FIND_NAME, EnactError, then_again
 from fleet_agentpack.enact.registries.registry import shown
 from fleet_agentpack.kit import background
 from fleet_agentpack.kit.actions import Action
@@ -145,7 +145,7 @@ _NEXT: Mapping[int, Action | str] = {
     401: "set registry.authToken in ~/.enact/config.yaml",
     403: "ask the registry's owner for access",
     404: FIND_NAME,
-    429: Action.instruction("wait a minute, then call again", "wait a minute, then try again"),
+    429: then_again("wait a minute"),
 }
 
 

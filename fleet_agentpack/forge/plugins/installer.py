@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,11 +27,11 @@ from fleet_agentpack.forge.names import Reference, Scope, checked_reference, is_
 from fleet_agentpack.forge.plugins.folders import MANIFESTS, manifest_of
 from fleet_agentpack.forge.plugins.manifest import dependencies_of
 from fleet_agentpack.forge.plugins.plugins import InstalledPlugin, InstalledPlugins, Plugins, choose
-from fleet_agentpack.forge.plugins.swapping import clear_stages, new_stage, put_in_place, recover
 from fleet_agentpack.forge.registries.client import Offer, RegistryClient, checksum_of, safe_url
-from fleet_agentpack.forge.writing import write_json, writing_below
+from fleet_agentpack.forge.writing import plugin_swap, write_json, writing_below
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from fleet_agentpack.kit.semver import is_newer
+from fleet_agentpack.kit.swap import New, Swap
 
 MOST_DEPENDENCIES = 50
 
@@ -83,7 +84,7 @@ class Installer:
         order = self._with_dependencies(reference, survey.offers, scope)
         if not order.value:
             raise ForgeError.plugin_missing(str(reference), searched=survey.searched)
-        with self._writing(scope):
+        with self._writing(scope) as swap:
             installed = self._plugins.installed(scope)
             own = installed.named(reference.name)
             if own and not force:
@@ -92,11 +93,15 @@ class Installer:
                     run("Update it: {}", "update", own.name),
                     "Or install it again with --force",
                 )
-            self._put(order.value, scope, installed, force=force)
+            self._put(order.value, scope, installed, swap.value, force=force)
         return Installation(
             tuple(PluginVersion(offer.name, offer.version, scope) for offer, _ in order.value),
             noted(
-                self._configuration.warnings, survey.warnings, order.warnings, installed.warnings
+                self._configuration.warnings,
+                survey.warnings,
+                order.warnings,
+                swap.warnings,
+                installed.warnings,
             ),
         )
 
@@ -116,13 +121,13 @@ class Installer:
                 plugin=name,
                 neededBy=needing,
             )
-        with self._writing(own.scope):
+        with self._writing(own.scope) as swap:
             if not force:
                 _refuse_edited(own)
-            trash = new_stage(self._plugins.base(own.scope))
-            own.folder.rename(trash / "removed")
+            swap.value.replace({own.folder: None})
         removed = PluginVersion(own.name, own.version, own.scope)
-        return Removal(removed, noted(self._configuration.warnings, installed.warnings))
+        warnings = noted(self._configuration.warnings, installed.warnings, swap.warnings)
+        return Removal(removed, warnings)
 
     def update(
         self, names: Sequence[str], *, breaking: bool = False, dry_run: bool = False
@@ -164,8 +169,9 @@ class Installer:
         """Update one plugin with what it needs; an error names those that were updated before."""
         try:
             order = self._with_dependencies(reference, offers, scope)
-            with self._writing(scope):
-                self._put(order.value, scope, self._plugins.installed(scope), force=False)
+            with self._writing(scope) as swap:
+                installed = self._plugins.installed(scope)
+                self._put(order.value, scope, installed, swap.value, force=False)
         except ForgeError as error:
             if not done:
                 raise
@@ -176,7 +182,7 @@ class Installer:
                 details={**error.details, "updated": jsonable(done)},
                 suggestions=error.actions,
             ) from error
-        return order.warnings
+        return (*order.warnings, *swap.warnings)
 
     def _with_dependencies(
         self, reference: Reference, offers: Sequence[Offer], scope: Scope
@@ -226,19 +232,20 @@ class Installer:
             own = self._plugins.installed("global").named(wanted.name)
         return own is not None and wanted.choose([own.version]) is not None
 
-    def _put(self, order: Order, scope: Scope, installed: InstalledPlugins, *, force: bool) -> None:
+    def _put(
+        self, order: Order, scope: Scope, installed: InstalledPlugins, swap: Swap, *, force: bool
+    ) -> None:
         """Stage everything, then put it in place together."""
-        base = self._plugins.base(scope)
-        stage = new_stage(base)
+        changes: dict[Path, New] = {}
         for offer, manifest in order:
             own = installed.named(offer.name)
+            place = own.folder if own else self._plugins.base(scope) / offer.name
             if own is None:
-                _refuse_occupied(base / offer.name, force=force)
+                _refuse_occupied(place, force=force)
             elif not force:
                 _refuse_edited(own)
-            place = own.folder.relative_to(base) if own else offer.name
-            self._stage(offer, manifest, stage / place)
-        put_in_place(base, stage)
+            changes[place] = partial(self._stage, offer, manifest)
+        swap.replace(changes)
 
     def _stage(self, offer: Offer, manifest: Mapping[str, Any], folder: Path) -> None:
         for part in _parts(offer, manifest):
@@ -263,14 +270,12 @@ class Installer:
         return self._client.download(offer, part.url, part.checksum if verify else None)
 
     @contextmanager
-    def _writing(self, scope: Scope) -> Iterator[None]:
+    def _writing(self, scope: Scope) -> Iterator[Loaded[Swap]]:
         base = self._plugins.base(scope)
         with writing_below(base.parent):
-            recover(base)
-            try:
-                yield
-            finally:
-                clear_stages(base)
+            swap = plugin_swap(base)
+            recovered = swap.recover()
+            yield Loaded(swap, recovered.left if recovered else ())
 
 
 def _components(manifest: Mapping[str, Any]) -> Iterator[ListedComponent]:

@@ -24,7 +24,6 @@ from fleet_agentpack.forge.parsing import (
 from fleet_agentpack.forge.plugins.folders import manifest_of, plugin_folders
 from fleet_agentpack.forge.plugins.manifest import components, of_offer, plugin_info
 from fleet_agentpack.forge.plugins.search import ranked
-from fleet_agentpack.forge.plugins.swapping import is_interrupted
 from fleet_agentpack.forge.registries.client import Offer, RegistryClient, Survey
 from fleet_agentpack.forge.results import (
     InstalledCopy,
@@ -34,6 +33,7 @@ from fleet_agentpack.forge.results import (
     PluginRow,
     PluginSearch,
 )
+from fleet_agentpack.forge.writing import plugin_swap
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.semver import best_version, is_newer
 
@@ -123,7 +123,7 @@ class Plugins:
             f"An installation ({each}) was interrupted; the next "
             "fleet-agentpack forge install, update or uninstall finishes it"
             for each in wanted
-            if is_interrupted(self.base(each))
+            if plugin_swap(self.base(each)).is_pending
         ]
         return InstalledPlugins(tuple(found), broken, tuple(interrupted))
 
