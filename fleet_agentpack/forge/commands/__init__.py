@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from fleet_agentpack.console.command import Commands, Console, Handler, Line
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
-from fleet_agentpack.forge.commands import writing
+from fleet_agentpack.forge.commands import changes
 from fleet_agentpack.forge.names import KINDS, Kind
 from fleet_agentpack.forge.results import ForkDiff, Validation
 from fleet_agentpack.forge.service import ForgeService, open_service
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     _add_configuration(commands)
     _add_cache(commands)
     _add_forks(commands)
-    writing.add(commands)
+    changes.add(commands)
 
 
 def _add_definitions(commands: Commands, kind: Kind) -> None:

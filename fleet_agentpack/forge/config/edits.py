@@ -12,8 +12,8 @@ from fleet_agentpack.forge.config.files import DEFAULT_PRIORITY, is_registry_url
 from fleet_agentpack.forge.config.masking import is_secret_name
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError, run
+from fleet_agentpack.forge.files import write_json, writing_below
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.writing import write_json, writing_below
 from fleet_agentpack.kit.proxies import is_loopback
 
 STARTING_CONFIGURATION: dict[str, object] = {

@@ -16,9 +16,9 @@ from fleet_agentpack.forge.definitions.inheritance import inherit
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.validation import validate
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.files import timestamp, writing_below
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_kebab, parse_reference
-from fleet_agentpack.forge.writing import stamp, writing_below
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.results import jsonable
@@ -87,7 +87,7 @@ class Author:
             "fork_of": {
                 "name": upstream.name,
                 "version": upstream.version,
-                "forked_at": stamp(now),
+                "forked_at": timestamp(now),
             },
         }
         form: Format = "md" if upstream.file and upstream.file.suffix == ".md" else "yaml"

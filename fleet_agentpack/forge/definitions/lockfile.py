@@ -15,10 +15,10 @@ from fleet_agentpack.forge.definitions.definition import Definition
 from fleet_agentpack.forge.definitions.inheritance import inherit, requirements
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.files import timestamp, write_json, writing_below
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.writing import stamp, write_json, writing_below
 from fleet_agentpack.kit.files import UnreadableError, read_text
 
 FORMAT = 1
@@ -50,7 +50,7 @@ class Lockfile:
             if not force:
                 self._read()
             pinned = self._pinned()
-            write_json(self.path, {"version": FORMAT, "generated": stamp(now), **pinned.value})
+            write_json(self.path, {"version": FORMAT, "generated": timestamp(now), **pinned.value})
         return Locked(
             path=self._configuration.directories.shown(self.path),
             agents=len(pinned.value["agents"]),

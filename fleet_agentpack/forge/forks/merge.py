@@ -13,6 +13,7 @@ from fleet_agentpack.forge.definitions.definition import Definition, read_data
 from fleet_agentpack.forge.definitions.inheritance import inherit
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import ForgeError, run
+from fleet_agentpack.forge.files import timestamp, write_text, writing_below
 from fleet_agentpack.forge.forks.changes import (
     MISSING,
     Conflict,
@@ -24,7 +25,6 @@ from fleet_agentpack.forge.forks.changes import (
 from fleet_agentpack.forge.forks.file_edits import edited
 from fleet_agentpack.forge.forks.forks import Fork, Forks
 from fleet_agentpack.forge.loaded import Loaded, Warnings
-from fleet_agentpack.forge.writing import stamp, write_text, writing_below
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable
 from fleet_agentpack.kit.semver import is_newer
 
@@ -151,7 +151,7 @@ def write_merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
 
 def _record(plan: MergePlan, now: datetime) -> list[Edit]:
     """The fork record as it reads after a merge."""
-    moment = stamp(now)
+    moment = timestamp(now)
     current = read_data(plan.fork.path, plan.fork.kind).get("fork_of")
     updates = {"version": plan.upstream.version, "merged_at": moment}
     if isinstance(current, dict):

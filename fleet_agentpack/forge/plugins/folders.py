@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from fleet_agentpack.kit.paths import is_inside
+from fleet_agentpack.kit.swap import Area, Swap
 
 MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json", "plugin.yaml")
 
@@ -32,6 +33,12 @@ def manifest_of(folder: Path) -> Path | None:
         if path.is_file() and is_inside(path, folder):
             return path
     return None
+
+
+def plugin_swap(base: Path) -> Swap:
+    """Replaces plugin folders below `plugins` together; the caller holds the lock."""
+    staging = base / ".staging"
+    return Swap(Area(staging / "journal.json", staging, base / ".kept"))
 
 
 def _folders(base: Path) -> list[Path]:

@@ -21,14 +21,14 @@ from fleet_agentpack.forge.command_results import (
 )
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, call, run
+from fleet_agentpack.forge.files import write_json, writing_below
 from fleet_agentpack.forge.forks.forks import is_breaking
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import Reference, Scope, checked_reference, is_usable_name
-from fleet_agentpack.forge.plugins.folders import MANIFESTS, manifest_of
+from fleet_agentpack.forge.plugins.folders import MANIFESTS, manifest_of, plugin_swap
 from fleet_agentpack.forge.plugins.manifest import dependencies_of
 from fleet_agentpack.forge.plugins.plugins import InstalledPlugin, InstalledPlugins, Plugins, choose
 from fleet_agentpack.forge.registries.client import Offer, RegistryClient, checksum_of, safe_url
-from fleet_agentpack.forge.writing import plugin_swap, write_json, writing_below
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from fleet_agentpack.kit.semver import is_newer
 from fleet_agentpack.kit.swap import New, Swap

@@ -21,7 +21,7 @@ from fleet_agentpack.forge.parsing import (
     parse_yaml,
     read_mapping,
 )
-from fleet_agentpack.forge.plugins.folders import manifest_of, plugin_folders
+from fleet_agentpack.forge.plugins.folders import manifest_of, plugin_folders, plugin_swap
 from fleet_agentpack.forge.plugins.manifest import components, of_offer, plugin_info
 from fleet_agentpack.forge.plugins.search import ranked
 from fleet_agentpack.forge.registries.client import Offer, RegistryClient, Survey
@@ -33,7 +33,6 @@ from fleet_agentpack.forge.results import (
     PluginRow,
     PluginSearch,
 )
-from fleet_agentpack.forge.writing import plugin_swap
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.semver import best_version, is_newer
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.files import timestamp
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
 from fleet_agentpack.forge.results import (
     CacheCleared,
@@ -23,7 +24,6 @@ from fleet_agentpack.forge.results import (
     DownloadStats,
     ManifestStats,
 )
-from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.paths import is_inside
 
@@ -196,8 +196,8 @@ def _readable(entries: list[_Entry]) -> str:
     return readable_size(sum(entry.size for entry in entries))
 
 
-def _iso(timestamp: float) -> str:
-    return stamp(datetime.fromtimestamp(timestamp, UTC))
+def _iso(seconds: float) -> str:
+    return timestamp(datetime.fromtimestamp(seconds, UTC))
 
 
 def _fetched_at(path: Path) -> float | None:

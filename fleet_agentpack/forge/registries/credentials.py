@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.files import timestamp
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.writing import stamp
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.http import is_same_origin
 from fleet_agentpack.kit.locks import file_lock
@@ -141,7 +141,7 @@ class Credentials:
 
     def store(self, name: str, token: Secret, now: datetime) -> str:
         """Log in to a registry; returns where the token is kept: `keyring` or the file's path."""
-        moment = stamp(now)
+        moment = timestamp(now)
         self._file(moment)  # refuses a broken one before anything is kept anywhere
         login: dict[str, Any] = {"type": "token", "authenticated_at": moment}
         in_keyring = self.vault.put(name, token.reveal())
@@ -151,7 +151,7 @@ class Credentials:
 
     def forget(self, name: str, now: datetime) -> bool:
         """Log out; false when there was no login. Raises `ForgeError` for an unusable file."""
-        moment = stamp(now)
+        moment = timestamp(now)
         known = name in self._file(moment).get("registries", {})
         if known:
             self.vault.remove(name)

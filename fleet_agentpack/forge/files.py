@@ -1,4 +1,4 @@
-"""What every command that writes shares: one lock for each place, and clear refusals."""
+"""Writes files: under the lock of their directory, atomically, and with errors that explain."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.journal import SwapError
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
-from fleet_agentpack.kit.swap import Area, Swap
 
 
 @contextmanager
 def writing_below(root: Path) -> Iterator[None]:
-    """Hold the lock of a `.fractary` directory; a file that cannot be written is a clear error."""
+    """Hold the lock of a `.fractary` directory. Raises `ForgeError` when a write fails inside."""
     try:
         with file_lock(root / ".forge.lock"):
             yield
     except LockTimeoutError as error:
         raise ForgeError.conflict(
-            f"another command is writing below {root}", "Try again when it has ended"
+            f"another command is writing to {root}", "Try again when it has ended"
         ) from error
     except OSError as error:
         raise ForgeError.unwritable(Path(error.filename or root), error) from error
@@ -35,14 +34,8 @@ def writing_below(root: Path) -> Iterator[None]:
         ) from error
 
 
-def plugin_swap(base: Path) -> Swap:
-    """Puts plugin folders in their places below `plugins` together; needs the lock."""
-    staging = base / ".staging"
-    return Swap(Area(staging / "journal.json", staging, base / ".kept"))
-
-
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON as people like to read it."""
+    """Write JSON, indented for people."""
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -51,6 +44,6 @@ def write_text(path: Path, text: str) -> None:
     write_atomic(Path(os.path.realpath(path)), text, durable=True)
 
 
-def stamp(now: datetime) -> str:
-    """A moment as the original writes it."""
+def timestamp(now: datetime) -> str:
+    """A time as the original program writes it."""
     return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
