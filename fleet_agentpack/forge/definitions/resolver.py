@@ -25,10 +25,10 @@ from fleet_agentpack.forge.definitions.index import (
 from fleet_agentpack.forge.definitions.stockyard import Stockyard
 from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.loaded import Loaded
-from fleet_agentpack.forge.names import Kind, Reference, Source, is_usable_name
+from fleet_agentpack.forge.names import Kind, Reference, Source, is_usable_name, version_order
 from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.forge.plugins.folders import plugin_folders
-from fleet_agentpack.kit.semver import Version, VersionError
+from fleet_agentpack.kit.semver import Version
 
 SOURCES: tuple[Source, ...] = ("local", "global", "stockyard")
 MOST_SIMILAR = 3
@@ -273,7 +273,7 @@ class Resolver:
         best: dict[tuple[str | None, str], IndexedDefinition] = {}
         for each in found.value:
             key = (each.file.folder.owner, each.name)
-            if key not in best or _follows(each, best[key]):
+            if key not in best or _newness(each) > _newness(best[key]):
                 best[key] = each
         listed = [
             ListedDefinition(each.name, tier, each.file.path, each.summary)
@@ -306,15 +306,7 @@ class Resolver:
         return f"{self._configuration.directories.shown(path)}: {problem}"
 
 
-def _follows(one: IndexedDefinition, other: IndexedDefinition) -> bool:
-    newer, older = _parsed(one.summary.version), _parsed(other.summary.version)
-    if newer is None or older is None:
-        return older is None and newer is not None
-    return (not newer.pre, newer) > (not older.pre, older)
-
-
-def _parsed(version: str) -> Version | None:
-    try:
-        return Version.parse(version)
-    except VersionError:
-        return None
+def _newness(indexed: IndexedDefinition) -> tuple[bool, bool, Version]:
+    """A key to sort by: releases after prereleases, both after what is not a version."""
+    known, version = version_order(indexed.summary.version)
+    return known, not version.pre, version

@@ -22,19 +22,6 @@ class Fault:
 Rule = Callable[[Any, KeyPath], Iterator[Fault]]
 
 
-@dataclass(frozen=True)
-class Field:
-    """What a field must be, and whether it must be there."""
-
-    check: Rule
-    required: bool = True
-
-
-def optional(check: Rule) -> Field:
-    """A field that may be missing."""
-    return Field(check, required=False)
-
-
 def typed(kind: type, name: str) -> Rule:
     """A value of one JSON type."""
 
@@ -121,17 +108,18 @@ def map_of(item: Rule) -> Rule:
     return check
 
 
-def record(fields: Mapping[str, Field]) -> Rule:
-    """An object with these fields; others are not looked at."""
+def record(fields: Mapping[str, Rule]) -> Rule:
+    """An object with these fields, `name?` for one that may be missing; others are ignored."""
 
     def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if not isinstance(value, dict):
             yield from mapping(value, path)
             return
-        for name, field in fields.items():
-            if value.get(name) is not None or (name in value and field.required):
-                yield from field.check(value[name], (*path, name))
-            elif field.required:
+        for key, rule in fields.items():
+            name, required = key.removesuffix("?"), not key.endswith("?")
+            if value.get(name) is not None or (name in value and required):
+                yield from rule(value[name], (*path, name))
+            elif required:
                 yield Fault((*path, name), "required")
 
     return check
@@ -173,48 +161,42 @@ def _custom_tool(value: Any, path: KeyPath) -> Iterator[Fault]:
     yield from TOOL(value, path)
 
 
-_VERSION = Field(matching(r"\d+\.\d+\.\d+", "must be three numbers such as 1.0.0"))
+_VERSION = matching(r"\d+\.\d+\.\d+", "must be three numbers such as 1.0.0")
 _STRINGS = list_of(text)
 _JSON_TYPES = ("string", "integer", "number", "boolean", "object", "array")
 _PARAMETER = record(
     {
-        "type": Field(one_of(*_JSON_TYPES)),
-        "required": Field(boolean),
-        "description": optional(text),
-        "default": optional(anything),
-        "enum": optional(array),
-        "properties": optional(map_of(_parameter)),
+        "type": one_of(*_JSON_TYPES),
+        "required": boolean,
+        "description?": text,
+        "default?": anything,
+        "enum?": array,
+        "properties?": map_of(_parameter),
     }
 )
 _SANDBOX = record(
     {
-        "enabled": Field(boolean),
-        "allowlisted_commands": optional(_STRINGS),
-        "network_access": optional(boolean),
-        "max_execution_time": optional(number()),
-        "env_vars": optional(_STRINGS),
+        "enabled": boolean,
+        "allowlisted_commands?": _STRINGS,
+        "network_access?": boolean,
+        "max_execution_time?": number(),
+        "env_vars?": _STRINGS,
     }
 )
 _IMPLEMENTATION = variant(
     "type",
     {
-        "bash": record(
-            {"bash": Field(record({"command": Field(text), "sandbox": optional(_SANDBOX)}))}
-        ),
-        "python": record(
-            {"python": Field(record({"module": Field(text), "function": Field(text)}))}
-        ),
+        "bash": record({"bash": record({"command": text, "sandbox?": _SANDBOX})}),
+        "python": record({"python": record({"module": text, "function": text})}),
         "http": record(
             {
-                "http": Field(
-                    record(
-                        {
-                            "method": Field(one_of("GET", "POST", "PUT", "DELETE")),
-                            "url": Field(_url),
-                            "headers": optional(map_of(text)),
-                            "body_template": optional(text),
-                        }
-                    )
+                "http": record(
+                    {
+                        "method": one_of("GET", "POST", "PUT", "DELETE"),
+                        "url": _url,
+                        "headers?": map_of(text),
+                        "body_template?": text,
+                    }
                 )
             }
         ),
@@ -222,59 +204,53 @@ _IMPLEMENTATION = variant(
 )
 _CACHE_SOURCE = record(
     {
-        "type": Field(one_of("file", "glob", "inline", "codex")),
-        "label": Field(text),
-        "path": optional(text),
-        "pattern": optional(text),
-        "content": optional(text),
-        "uri": optional(text),
-        "ttl": optional(number()),
+        "type": one_of("file", "glob", "inline", "codex"),
+        "label": text,
+        "path?": text,
+        "pattern?": text,
+        "content?": text,
+        "uri?": text,
+        "ttl?": number(),
     }
 )
 
 TOOL_FIELDS = {
-    "name": Field(matching(r"[a-zA-Z0-9\-_]+", "only letters, digits, `-` and `_` are allowed")),
-    "type": Field(one_of("tool")),
-    "description": optional(text),  # missing is a warning: the contract's own example is valid
+    "name": matching(r"[a-zA-Z0-9\-_]+", "only letters, digits, `-` and `_` are allowed"),
+    "type": one_of("tool"),
+    "description?": text,  # missing is a warning: the contract's own example is valid
     "version": _VERSION,
-    "tags": Field(_STRINGS),
-    "parameters": Field(map_of(_parameter)),
-    "implementation": Field(_IMPLEMENTATION),
-    "extends": optional(text),
-    "extended_description": optional(text),
-    "depends_on": optional(_STRINGS),
-    "output": optional(mapping),
-    "author": optional(text),
+    "tags": _STRINGS,
+    "parameters": map_of(_parameter),
+    "implementation": _IMPLEMENTATION,
+    "extends?": text,
+    "extended_description?": text,
+    "depends_on?": _STRINGS,
+    "output?": mapping,
+    "author?": text,
 }
 TOOL = record(TOOL_FIELDS)
 
 AGENT_FIELDS = {
-    "name": Field(
-        matching(r"[a-zA-Z0-9\-_:]+", "only letters, digits, `-`, `_` and `:` are allowed")
-    ),
-    "type": Field(one_of("agent")),
-    "description": optional(text),
+    "name": matching(r"[a-zA-Z0-9\-_:]+", "only letters, digits, `-`, `_` and `:` are allowed"),
+    "type": one_of("agent"),
+    "description?": text,
     "version": _VERSION,
-    "tags": Field(_STRINGS),
-    "llm": Field(
-        record(
-            {
-                "provider": Field(one_of("anthropic", "openai", "google")),
-                "model": Field(text),
-                "temperature": optional(number(0, 1)),
-                "max_tokens": optional(number(1, 200_000)),
-            }
-        )
+    "tags": _STRINGS,
+    "llm": record(
+        {
+            "provider": one_of("anthropic", "openai", "google"),
+            "model": text,
+            "temperature?": number(0, 1),
+            "max_tokens?": number(1, 200_000),
+        }
     ),
-    "tools": Field(_STRINGS),
-    "extends": optional(text),
-    "system_prompt": optional(text),
-    "custom_tools": optional(list_of(_custom_tool)),
-    "caching": optional(
-        record({"enabled": Field(boolean), "cache_sources": Field(list_of(_CACHE_SOURCE))})
-    ),
-    "config": optional(mapping),
-    "author": optional(text),
+    "tools": _STRINGS,
+    "extends?": text,
+    "system_prompt?": text,
+    "custom_tools?": list_of(_custom_tool),
+    "caching?": record({"enabled": boolean, "cache_sources": list_of(_CACHE_SOURCE)}),
+    "config?": mapping,
+    "author?": text,
 }
 AGENT = record(AGENT_FIELDS)
 

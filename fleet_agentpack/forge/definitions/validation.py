@@ -115,8 +115,9 @@ def _field_advice(kind: Kind, data: dict[str, Any]) -> Iterator[Advice]:
     if kind == "agent" and not data.get("system_prompt"):
         yield Advice(("system_prompt",), "The agent has no prompt")
     fields = schema.AGENT_FIELDS if kind == "agent" else schema.TOOL_FIELDS
+    known = {*(each.removesuffix("?") for each in fields), *schema.ALSO_KNOWN}
     for key in data:
-        if key not in fields and key not in schema.ALSO_KNOWN:
+        if key not in known:
             yield Advice((key,), "Unknown field; nothing reads it", binding=True)
     if kind == "tool":
         yield from _parameter_advice(data.get("parameters"), ("parameters",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -144,9 +145,10 @@ class Cache:
                     path=str(entry.path),
                 ) from error
             removed.append(entry)
-        for directory in sorted(_directories(self.directory / kind), reverse=True):
-            with suppress(OSError):
-                directory.rmdir()
+        for folder, _ in _walk(self.directory / kind):
+            if folder != self.directory / kind:
+                with suppress(OSError):
+                    folder.rmdir()
         return removed
 
     def _refuse_shared_directory(self) -> None:
@@ -162,13 +164,16 @@ class Cache:
 
     def _entries(self, kind: str) -> list[_Entry]:
         entries = []
-        for path in _files(self.directory / kind):
+        for path in (
+            folder / each for folder, names in _walk(self.directory / kind) for each in names
+        ):
             try:
-                status = path.stat(follow_symlinks=False)
+                status = path.lstat()
             except OSError:
                 continue
-            when = _fetched_at(path) if kind == "manifests" else None
-            entries.append(_Entry(path, status.st_size, when or status.st_mtime))
+            if stat.S_ISREG(status.st_mode):
+                when = _fetched_at(path) if kind == "manifests" else None
+                entries.append(_Entry(path, status.st_size, when or status.st_mtime))
         return entries
 
     def _manifest_path(self, name: str) -> Path:
@@ -214,24 +219,8 @@ def _seconds(milliseconds: Any) -> float | None:
     return milliseconds / 1000
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    for folder, entries in _walk(directory):
-        yield from (folder / each.name for each in entries if each.is_file(follow_symlinks=False))
-
-
-def _directories(directory: Path) -> Iterator[Path]:
-    yield from (folder for folder, _ in _walk(directory) if folder != directory)
-
-
-def _walk(directory: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
-    """A directory and those below it; symbolic links are neither followed nor counted."""
-    pending = [] if directory.is_symlink() else [directory]
-    while pending:
-        folder = pending.pop()
-        try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        pending += [folder / each.name for each in entries if each.is_dir(follow_symlinks=False)]
-        yield folder, entries
+def _walk(directory: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Each directory below one, the deepest first, with its file names; links are not followed."""
+    if not directory.is_symlink():
+        for folder, _, names in os.walk(directory, topdown=False):
+            yield Path(folder), sorted(names)
