@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.statefiles import McpFile, ToolsFile, encoded, read_object
+from fleet_agentpack.enact.tool_lists import McpFile, ToolsFile, encoded, read_object
 from fleet_agentpack.kit.disk import Disk
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.journal import SwapError
