@@ -97,7 +97,7 @@ def is_kebab(name: str) -> bool:
 
 
 def version_order(version: str) -> tuple[bool, Version]:
-    """A key to sort versions by; what is no version comes first."""
+    """A key to sort versions by; text that is not a version comes first."""
     try:
         return True, Version.parse(version)
     except VersionError:

@@ -8,19 +8,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fleet_agentpack.forge.config import ConfigReader, Configuration, look_up
-from fleet_agentpack.forge.credentials import Credentials, Keyring, Vault
-from fleet_agentpack.forge.definition_index import DefinitionIndex, Progress
-from fleet_agentpack.forge.definition_info import agent_info, tool_info
-from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, SUFFIXES, ListedDefinition
+from fleet_agentpack.forge.command_results import Merge
+from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
+from fleet_agentpack.forge.config.masking import masked_url
+from fleet_agentpack.forge.definitions.definition import (
+    MAX_DEFINITION_BYTES,
+    SUFFIXES,
+    ListedDefinition,
+)
+from fleet_agentpack.forge.definitions.index import DefinitionIndex, Progress
+from fleet_agentpack.forge.definitions.info import agent_info, tool_info
+from fleet_agentpack.forge.definitions.resolver import Resolver
+from fleet_agentpack.forge.definitions.validation import validate
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
+from fleet_agentpack.forge.forks.merge import plan_merge
 from fleet_agentpack.forge.loaded import noted
-from fleet_agentpack.forge.masking import masked_url
-from fleet_agentpack.forge.merging import plan_merge
 from fleet_agentpack.forge.names import Kind, check_name, checked_reference
-from fleet_agentpack.forge.places import Places
-from fleet_agentpack.forge.plugin_folders import manifest_of
-from fleet_agentpack.forge.resolver import Resolver
+from fleet_agentpack.forge.plugins.folders import manifest_of
+from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, Vault
+from fleet_agentpack.forge.registries.transport import Transport
 from fleet_agentpack.forge.results import (
     AgentInfo,
     AgentList,
@@ -42,10 +49,7 @@ from fleet_agentpack.forge.results import (
     ToolList,
     Validation,
 )
-from fleet_agentpack.forge.transport import Transport
-from fleet_agentpack.forge.validation import validate
 from fleet_agentpack.forge.workspace import Workspace
-from fleet_agentpack.forge.written import Merge
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text
@@ -63,7 +67,7 @@ LOG_LEVELS = {
 
 def open_service(settings: Settings) -> ForgeService:
     """The service for these settings."""
-    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
+    return ForgeService(Directories(settings.cwd, settings.home, settings.environ))
 
 
 class ForgeService:
@@ -71,25 +75,25 @@ class ForgeService:
 
     def __init__(
         self,
-        places: Places,
+        directories: Directories,
         *,
         vault: Vault | None = None,
         transport: Transport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.places = places
-        self._configurations = ConfigReader(places)
+        self.directories = directories
+        self._configurations = ConfigReader(directories)
         self._index = DefinitionIndex()
         self._transport = transport or Transport()
         self._vault = vault or Keyring()
         self._clock = clock
-        _set_log_level(places.environ.get("FRACTARY_LOG_LEVEL", ""))
+        _set_log_level(directories.environ.get("FRACTARY_LOG_LEVEL", ""))
 
     def workspace(self, *, strict: bool = False) -> Workspace:
         """The parts that a call works with. Raises `ForgeError` for an unusable configuration."""
         reader = self._configurations
         configuration = reader.strict() if strict else reader.load()
-        credentials = Credentials(self.places, self._vault)
+        credentials = Credentials(self.directories, self._vault)
         return Workspace(configuration, self._index, self._transport, credentials, self._clock)
 
     def listing(
@@ -147,7 +151,7 @@ class ForgeService:
         """Validate a definition by path or by name. Raises `ForgeError` when there is none."""
         if (path is None) == (name is None):
             raise ForgeError.invalid(
-                "give either `path` or `name`" + ("" if path is None else ", not both of them"),
+                "give either `path` or `name`" + ("" if path is None else ", not both"),
                 call(f"{kind}_list", "List the names: {}"),
             )
         workspace = self.workspace()
@@ -155,7 +159,7 @@ class ForgeService:
             file = self._given_path(workspace.configuration, kind, path, anywhere=anywhere)
         else:
             file = _named_file(workspace.resolver, kind, name or "")
-        shown = self.places.shown(file)
+        shown = self.directories.shown(file)
         try:
             return validate(file, kind, shown, workspace.resolver, strict=strict)
         except FileNotFoundError as error:
@@ -212,7 +216,7 @@ class ForgeService:
             from fleet_agentpack.kit import yaml12
 
             text = yaml12.dump(shown)
-        sources = tuple(self.places.shown(path) for path in configuration.sources)
+        sources = tuple(self.directories.shown(path) for path in configuration.sources)
         return ConfigView(shown, sources, text, noted(configuration.warnings))
 
     def registry_list(self) -> RegistryList:
@@ -240,7 +244,7 @@ class ForgeService:
         """Empty the cache, or what is older than some days. Raises `ForgeError`."""
         if older_than is not None and older_than < 0:
             raise ForgeError.invalid(
-                "olderThan is a number of days, 0 or more",
+                "olderThan must be a number of days, 0 or more",
                 call("cache_stats", "Leave it out to clear everything, or see the ages: {}"),
                 olderThan=older_than,
             )
@@ -283,15 +287,15 @@ class ForgeService:
             description=listed.summary.description,
             tags=listed.summary.tags,
             source=listed.source,
-            path=path if isinstance(path, str) else self.places.shown(path),
+            path=path if isinstance(path, str) else self.directories.shown(path),
         )
 
     def _given_path(
         self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool
     ) -> Path:
-        roots = (self.places.cwd, configuration.global_root, self.places.user)
+        roots = (self.directories.cwd, configuration.global_root, self.directories.user)
         try:
-            path = self.places.expanded(text)
+            path = self.directories.expanded(text)
             if path.is_dir():
                 inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
                 path = next((each for each in inside if each.is_file()), inside[0])
@@ -303,7 +307,7 @@ class ForgeService:
             ) from error
         if not allowed:
             raise ForgeError.denied(
-                "`path` leads out of the working directory and of ~/.fractary",
+                "`path` is outside the working directory and ~/.fractary",
                 run(
                     "Start the server in the directory of the file, or use: {}",
                     f"{kind}-validate",
@@ -319,7 +323,7 @@ def _named_file(resolver: Resolver, kind: Kind, name: str) -> Path:
     file = resolver.nearest_file(kind, reference) or resolver.resolve(kind, reference).value.file
     if file is None:
         raise ForgeError.invalid(
-            f"{name} is only in the stockyard; what is validated is a file",
+            f"{name} is only in the stockyard; only files can be validated",
             "Copy the definition into the project first",
             name=name,
         )
@@ -333,13 +337,13 @@ def _set_log_level(name: str) -> None:
     logger.setLevel(logging.NOTSET if level is None else level)
     if name and level is None:
         known = ", ".join(LOG_LEVELS)
-        logger.warning("FRACTARY_LOG_LEVEL is none of %s and is ignored", known)
+        logger.warning("FRACTARY_LOG_LEVEL is ignored: it must be one of %s", known)
 
 
 def _no_file(kind: Kind, path: str) -> ForgeError:
     return ForgeError(
         "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
-        f"There is no {kind} definition at {path[:200]}",
+        f"No {kind} definition at {path[:200]}",
         details={"path": path[:200]},
         suggestions=[list_all(kind)],
     )
