@@ -94,7 +94,14 @@ def install(service: EnactService, name: str) -> None:
     manifest = {"name": name, "version": "1.0.0", "description": f"Tool {name} for the benchmark"}
     text = yaml12.dump({**manifest, "scripts": {"run": script}})
     package = Package({"enact.yaml": PackedFile(text.encode()), "main.py": PackedFile(b"")})
-    receipt = Receipt(name, "1.0.0", "benchmark", "0" * 64, package.records(), {"policy": "allow"})
+    receipt = Receipt(
+        name=name,
+        version="1.0.0",
+        source="benchmark",
+        digest="0" * 64,
+        trust={"policy": "allow"},
+        files=package.records(),
+    )
     service.store.install(package, receipt)
 
 

@@ -176,7 +176,7 @@ def every_tool(count: int) -> None:
     with project(count) as root:
         time.sleep(0.2)  # lets the files settle, see forge/library.py
         server = Server(root)
-        print(f"\nEvery tool over stdio, {count:,} definitions (ms; the seed asks for < 200)")
+        print(f"\nEvery tool over stdio, {count:,} definitions (ms; the contract asks for < 200)")
         print(f"  {'tool':<24}{'first':>9}{'median':>9}{'worst':>9}")
         worst = 0.0
         medians = []

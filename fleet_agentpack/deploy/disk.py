@@ -1,4 +1,4 @@
-"""The disk in two parts: `Reader` looks, `Disk` also touches."""
+"""The disk in two parts: `Reader` only reads, `Disk` also writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reader:
         self.directories: dict[str, os.stat_result] = {}  # the real ones below roots, as seen here
 
     def state(self, path: str) -> FileState | None:
-        """What stands at a path; a link counts as what it leads to. Raises `DeployError`."""
+        """The state of the file at a path, with links followed. Raises `DeployError`."""
         return self.states([path])[path]
 
     def states(self, paths: Iterable[str]) -> dict[str, FileState | None]:
@@ -41,7 +41,7 @@ class Reader:
         return found
 
     def _after_error(self, path: str, error: OSError) -> FileState | None:
-        """What stands at a path that could not be opened as a regular file."""
+        """The state of a path that could not be opened as a regular file."""
         try:
             if stat.S_ISREG(os.lstat(path).st_mode):
                 raise DeployError.io(path, error, "read") from error
@@ -60,7 +60,7 @@ class Reader:
         raise _in_the_way(path)
 
     def directory(self, root: Root, path: str, known: dict[str, bool]) -> bool:
-        """Whether a directory below a root exists; refuses links that lead out of the root."""
+        """Whether a directory below a root exists; refuses links that point outside the root."""
         exists = known.get(path)
         if exists is not None:
             return exists
@@ -73,7 +73,7 @@ class Reader:
         return exists
 
     def _is_own_directory(self, root: Root, path: str) -> bool:
-        """Whether a directory exists and really lies inside its root."""
+        """Whether a directory exists and really is inside its root."""
         try:
             found = os.lstat(path)
             if stat.S_ISDIR(found.st_mode):
@@ -126,21 +126,21 @@ def _is_directory(path: str) -> bool:
 
 
 def _refuse_way_out(root: Root, path: str) -> None:
-    """Raises `DeployError` when a link leads out of its root."""
+    """Raises `DeployError` when a link points outside its root."""
     if not is_inside(path, root.dir):
         raise DeployError(
             "E_IO_INVALID_PATH",
-            f"{path} is a link that leads out of {root.dir}",
+            f"{path} is a symbolic link that points outside {root.dir}",
             path=path,
             path_posix=path,
-            hint="remove the link, or point the target at the directory that it leads to",
+            hint="remove the link, or configure the target with the directory it points to",
         )
 
 
 def _in_the_way(path: str) -> DeployError:
     return DeployError(
         "E_UNEXPECTED",
-        f"read {path}: a directory or a special file stands where a file belongs",
+        f"{path} is a directory or a special file, and a file is needed there",
         reason="not_a_file",
         next_actions=("move_directory_away", "retry_command"),
         path=path,

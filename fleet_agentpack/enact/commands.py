@@ -32,12 +32,15 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _add_tool_commands(commands: Commands) -> None:
-    search = commands.add("search", "find tools", _runs(_search, _hits))
+    find = _runs(lambda s, o: s.search(" ".join(o.query), o.limit), _hits)
+    search = commands.add("search", "find tools", find)
     search.add_argument("query", nargs="+", help="words to search for")
     limit = "maximum number of results (default: %(default)s)"
     search.add_argument("--limit", type=int, default=10, help=limit)
 
-    learn = commands.add("learn", "read a tool's documentation", _runs(_learn, _documentation))
+    learn = commands.add(
+        "learn", "read a tool's documentation", _runs(lambda s, o: s.learn(o.tool), _documentation)
+    )
     learn.add_argument("tool", help="owner/tool or owner/tool@version")
 
     install = commands.add("install", "install a tool", _runs(_install, _message))
@@ -45,14 +48,24 @@ def _add_tool_commands(commands: Commands) -> None:
     install.add_argument("tool", nargs="?", help=which)
     _add_project(install, "pin it in this directory's .enact/tools.json instead")
 
-    uninstall = commands.add("uninstall", "remove a tool", _runs(_uninstall, _message))
+    uninstall = commands.add(
+        "uninstall",
+        "remove a tool",
+        _runs(lambda s, o: s.uninstall(o.tool, project=o.project), _message),
+    )
     uninstall.add_argument("tool")
     _add_project(uninstall, "remove it from this directory's .enact/tools.json")
 
-    listing = commands.add("list", "list what is installed", _runs(_list, _installed))
+    listing = commands.add(
+        "list",
+        "list what is installed",
+        _runs(lambda s, o: s.project_tools() if o.project else s.installed(), _installed),
+    )
     _add_project(listing, "list what this directory's .enact/tools.json pins")
 
-    run = commands.add("run", "run a tool", _runs(_run, _output))
+    run = commands.add(
+        "run", "run a tool", _runs(lambda s, o: s.run(o.tool, _arguments(o)), _output)
+    )
     run.add_argument("tool", help="owner/tool, owner/tool@version or owner/tool:script")
     run.add_argument("--args", default="{}", metavar="JSON", help="its arguments as a JSON object")
     run.add_argument(
@@ -61,9 +74,13 @@ def _add_tool_commands(commands: Commands) -> None:
 
 
 def _add_mcp_commands(commands: Commands) -> None:
-    listing = _runs(lambda service, _: service.toolsets.list(), _toolsets)
+    listing = _runs(lambda s, _: s.toolsets.list(), _toolsets)
     commands.add("toolsets", "list the toolsets", listing)
-    use = commands.add("use", "show clients one toolset, or everything", _runs(_use, _message))
+    use = commands.add(
+        "use",
+        "show clients one toolset, or everything",
+        _runs(lambda s, o: s.toolsets.use(None if o.all else o.name), _message),
+    )
     chosen = use.add_mutually_exclusive_group(required=True)
     chosen.add_argument("name", nargs="?", help="the toolset")
     chosen.add_argument("--all", action="store_true", help="every installed tool")
@@ -99,14 +116,6 @@ def _runs(work: Work[R], show: Show[R]) -> Handler:
     return run
 
 
-def _search(service: EnactService, options: argparse.Namespace) -> results.SearchResult:
-    return service.search(" ".join(options.query), options.limit)
-
-
-def _learn(service: EnactService, options: argparse.Namespace) -> results.LearnResult:
-    return service.learn(options.tool)
-
-
 def _install(service: EnactService, options: argparse.Namespace) -> results.ChangeResult:
     from fleet_agentpack.enact.errors import EnactError
 
@@ -115,22 +124,6 @@ def _install(service: EnactService, options: argparse.Namespace) -> results.Chan
     if not options.project:
         raise EnactError.bad_argument("tool", "name a tool, or pass --project for all it pins")
     return service.install_project()
-
-
-def _uninstall(service: EnactService, options: argparse.Namespace) -> results.ChangeResult:
-    return service.uninstall(options.tool, project=options.project)
-
-
-def _list(service: EnactService, options: argparse.Namespace) -> results.ToolList:
-    return service.project_tools() if options.project else service.installed()
-
-
-def _run(service: EnactService, options: argparse.Namespace) -> results.RunResult:
-    return service.run(options.tool, _arguments(options))
-
-
-def _use(service: EnactService, options: argparse.Namespace) -> results.ToolsetInUse:
-    return service.toolsets.use(None if options.all else options.name)
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, object]:

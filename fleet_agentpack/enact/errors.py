@@ -15,6 +15,7 @@ FIND_NAME = Action(
     "enact__search", text="call {} to find the tool's name", person="find the tool's name with {}"
 )
 CALL_LATER = Action.instruction("call again later", "try again later")
+PUBLISHER = "tell the publisher of the tool"
 
 
 def ask_user(step: str) -> Action:
@@ -22,9 +23,9 @@ def ask_user(step: str) -> Action:
     return Action.instruction(f"ask the user to {step}", step)
 
 
-def correct(what: object, text: str = "") -> Action:
-    """Correct something, then do the same again."""
-    return Action.instruction(text or f"correct {what} and call again", f"correct {what}")
+def then_again(step: str) -> Action:
+    """A step after which the same call can succeed."""
+    return Action.instruction(f"{step}, then call again", step)
 
 
 class EnactError(AppError):
@@ -78,12 +79,11 @@ class EnactError(AppError):
             text=f"call enact__learn for {tool} to read what it takes",
             person="read what it takes with {}",
         )
-        repeat = f"correct the arguments of {tool} and call it again"
         return cls(
             "INVALID_ARGUMENTS",
             f"{tool}: {'; '.join(map(str, problems))}",
             details={"tool": tool, "problems": listed},
-            actions=[correct("the arguments", repeat), *([learn] if "/" in tool else [])],
+            actions=[then_again("correct the arguments"), *([learn] if "/" in tool else [])],
         )
 
     @classmethod
@@ -93,7 +93,7 @@ class EnactError(AppError):
             "INVALID_ARGUMENTS",
             f"{field}: {message}",
             details={"problems": [{"field": field, "message": message}]},
-            actions=actions or [correct(field)],
+            actions=actions or [then_again(f"correct {field}")],
         )
 
     @classmethod
@@ -136,12 +136,8 @@ class EnactError(AppError):
             text="call {} for what is installed",
             person="see what is installed with {}",
         )
-        return cls(
-            "NOT_INSTALLED",
-            f"{name} is not installed",
-            details={"tool": name},
-            actions=[look],
-        )
+        told = f"{name} is not installed"
+        return cls("NOT_INSTALLED", told, details={"tool": name}, actions=[look])
 
     @classmethod
     def config_invalid(cls, path: object, reason: str) -> Self:
@@ -150,7 +146,7 @@ class EnactError(AppError):
             "CONFIG_INVALID",
             f"{path}: {reason}",
             details={"file": str(path), "reason": reason},
-            actions=[correct(path, f"correct {path}, then call again")],
+            actions=[then_again(f"correct {path}")],
         )
 
     @classmethod
@@ -166,12 +162,11 @@ class EnactError(AppError):
     @classmethod
     def store_unavailable(cls, root: object, reason: str) -> Self:
         """The store cannot be written to; nothing in it has changed."""
-        check = f"check free space and permissions of {root}"
         return cls(
             "STORE_UNAVAILABLE",
             f"{root} cannot be changed: {reason}",
             details={"store": str(root), "reason": reason},
-            actions=[Action.instruction(f"{check}, then call again", check)],
+            actions=[then_again(f"check free space and permissions of {root}")],
         )
 
     @classmethod
@@ -181,9 +176,7 @@ class EnactError(AppError):
             "BUSY",
             "another process is installing or removing tools",
             details={"lock": str(path)},
-            actions=[
-                Action.instruction("wait a moment and call again", "wait a moment and try again")
-            ],
+            actions=[then_again("wait a moment")],
         )
 
     @classmethod
@@ -193,7 +186,7 @@ class EnactError(AppError):
             "BUNDLE_INVALID",
             f"the bundle of {name} is refused: {reason}",
             details={"tool": name, "reason": reason},
-            actions=["tell the publisher of the tool; nothing was installed"],
+            actions=[f"{PUBLISHER}; nothing was installed"],
         )
 
     @classmethod
@@ -213,7 +206,7 @@ class EnactError(AppError):
             "MANIFEST_INVALID",
             f"the manifest of {name} cannot be used: {reason}",
             details={"tool": name, "reason": reason},
-            actions=["choose another version, or tell the publisher of the tool"],
+            actions=[f"choose another version, or {PUBLISHER}"],
         )
 
     @classmethod
@@ -260,12 +253,11 @@ class EnactError(AppError):
     @classmethod
     def registry_unavailable(cls, url: str, reason: str) -> Self:
         """The registry cannot be reached at all."""
-        check = "check the network and registry.url"
         return cls(
             "REGISTRY_UNAVAILABLE",
             f"the registry {url} cannot be reached: {reason}",
             details={"registry": url, "reason": reason},
-            actions=[Action.instruction(f"{check}, then call again", check)],
+            actions=[then_again("check the network and registry.url")],
         )
 
     @classmethod

@@ -112,7 +112,10 @@ def load(files: Files) -> Manifest:
     package = next((name for name in PACKAGE_FILES if files.read(name) is not None), None)
     if skill is not None and package is not None:
         header, body = _split("SKILL.md", skill)
-        return parse({**_fallbacks(header), **_yaml(package, _text(package, files))}, body)
+        return parse(
+            {**_fallbacks(header), **_yaml(package, _decode(package, files.read(package) or b""))},
+            body,
+        )
     for name in MANIFEST_FILES:
         content = files.read(name)
         if content is None:
@@ -178,10 +181,6 @@ def _split(name: str, content: bytes) -> tuple[dict[str, object] | None, str]:
     document = frontmatter.split(_decode(name, content))
     header = None if document.header is None else _yaml(name, document.header)
     return header, document.body.strip()
-
-
-def _text(name: str, files: Files) -> str:
-    return _decode(name, files.read(name) or b"")
 
 
 def _decode(name: str, content: bytes) -> str:

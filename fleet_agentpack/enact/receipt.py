@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.enact.bundle import FileRecord, Folder
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.kit.results import jsonable
 
 BUILTIN = "builtin"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Receipt:
     """What was installed, from where, and why it was trusted."""
 
@@ -22,10 +23,10 @@ class Receipt:
     version: str
     source: str
     digest: str  # sha256 of the bundle
-    files: dict[str, FileRecord]
-    trust: dict[str, Any]
     installed_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat("T", "seconds"))
+    trust: dict[str, object]
     projects: tuple[str, ...] = ()  # tools.json files of projects that pin this version
+    files: dict[str, FileRecord]
 
     @property
     def is_builtin(self) -> bool:
@@ -33,20 +34,12 @@ class Receipt:
         return self.source == BUILTIN
 
     def to_json(self) -> dict[str, object]:
-        """The receipt as it is stored."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "source": self.source,
-            "digest": f"sha256:{self.digest}",
-            "installed_at": self.installed_at,
-            "trust": self.trust,
-            "projects": list(self.projects),
-            "files": {
-                path: {"sha256": each.sha256, "executable": each.executable}
-                for path, each in sorted(self.files.items())
-            },
-        }
+        """The receipt as it is stored; the order of the fields is that of the file."""
+        files = dict(sorted(self.files.items()))
+        stored: dict[str, object] = jsonable(
+            replace(self, digest=f"sha256:{self.digest}", files=files)
+        )
+        return stored
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Receipt:

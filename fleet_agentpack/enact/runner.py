@@ -18,10 +18,11 @@ from fleet_agentpack.enact.backends.dagger import Dagger
 from fleet_agentpack.enact.backends.host import Host
 from fleet_agentpack.enact.backends.job import Backend, Job, with_our_python
 from fleet_agentpack.enact.config import ExecutionConfig
-from fleet_agentpack.enact.errors import EnactError, ask_user, correct
+from fleet_agentpack.enact.errors import PUBLISHER, EnactError, ask_user, then_again
 from fleet_agentpack.enact.manifest import Manifest, Script
 from fleet_agentpack.enact.results import RunResult
 from fleet_agentpack.enact.settings import EnactSettings
+from fleet_agentpack.kit.actions import Action
 
 LONGEST_TIMEOUT_S = 3600.0
 LONGEST_EXCERPT = 4000
@@ -185,65 +186,52 @@ def _result(
 ) -> RunResult:
     stdout = resolved.masked(ended.stdout.decode("utf-8", "replace"))
     stderr = resolved.masked(ended.stderr.decode("utf-8", "replace"))
-    facts = {
-        "tool": tool,
-        "provider": provider,
-        "exit_code": ended.exit_code,
-        "duration_ms": round(ended.duration_s * 1000),
-        "stdout": stdout[:LONGEST_EXCERPT],
-        "stderr": stderr[-LONGEST_EXCERPT:],
-    }
+    duration_ms = round(ended.duration_s * 1000)
+
+    def failed(code: str, message: str, action: Action | str) -> EnactError:
+        details = {
+            "tool": tool,
+            "provider": provider,
+            "exit_code": ended.exit_code,
+            "duration_ms": duration_ms,
+            "stdout": stdout[:LONGEST_EXCERPT],
+            "stderr": stderr[-LONGEST_EXCERPT:],
+        }
+        return EnactError(code, f"{tool} {message}", details=details, actions=[action])
+
     if ended.reason == "timeout":
-        raise EnactError(
-            "TIMEOUT",
-            f"{tool} did not finish within {ended.duration_s:.0f} s and was stopped",
-            details=facts,
-            actions=["give it less to do, or ask the publisher for a longer timeout"],
-        )
+        message = f"did not finish within {ended.duration_s:.0f} s and was stopped"
+        raise failed("TIMEOUT", message, "give it less to do")
     if ended.reason == "output":
-        raise EnactError(
-            "OUTPUT_TOO_LARGE",
-            f"{tool} printed more than {LARGEST_OUTPUT} bytes and was stopped",
-            details=facts,
-            actions=["narrow the request: output is limited to 1 MiB"],
-        )
+        message = f"printed more than {LARGEST_OUTPUT} bytes and was stopped"
+        raise failed("OUTPUT_TOO_LARGE", message, "narrow the request: output is limited to 1 MiB")
     if ended.exit_code != 0:
         last = stderr.strip().splitlines()[-1:] or stdout.strip().splitlines()[-1:] or [""]
-        raise EnactError(
-            "EXECUTION_FAILED",
-            f"{tool} exited with code {ended.exit_code}: {last[0][:300]}".rstrip(": "),
-            details=facts,
-            actions=[
-                correct(
-                    "the arguments", "read details.stderr, correct the arguments and call again"
-                )
-            ],
-        )
-    output = _parsed(tool, script, stdout, facts)
-    return RunResult(output, 0, facts["duration_ms"], provider)  # type: ignore[arg-type]
+        message = f"exited with code {ended.exit_code}: {last[0][:300]}".rstrip(": ")
+        step = then_again("read details.stderr, correct the arguments")
+        raise failed("EXECUTION_FAILED", message, step)
+    try:
+        output = _parsed(tool, script, stdout)
+    except _OutputInvalid as error:
+        message = f"printed output that does not match its own schema: {error}"
+        raise failed("OUTPUT_INVALID", message, PUBLISHER) from error
+    return RunResult(output, 0, duration_ms, provider)
 
 
-def _parsed(tool: str, script: Script, stdout: str, facts: Mapping[str, Any]) -> object:
-    text = stdout.strip()
-    if script.output_schema is None and not text.startswith(("{", "[")):
+class _OutputInvalid(ValueError):
+    """Output that does not match the tool's schema."""
+
+
+def _parsed(tool: str, script: Script, stdout: str) -> object:
+    schema, text = script.output_schema, stdout.strip()
+    if schema is None and not text.startswith(("{", "[")):
         return stdout
     try:
         output = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if script.output_schema is None:
+        if schema is None:
             return stdout
-        raise _invalid_output(tool, "it is not JSON", facts) from error
-    if script.output_schema is not None:
-        problems = schemas.check(tool, script.output_schema, output)
-        if problems:
-            raise _invalid_output(tool, "; ".join(map(str, problems[:3])), facts)
+        raise _OutputInvalid("it is not JSON") from error
+    if schema is not None and (problems := schemas.check(tool, schema, output)):
+        raise _OutputInvalid("; ".join(map(str, problems[:3])))
     return output
-
-
-def _invalid_output(tool: str, reason: str, facts: Mapping[str, Any]) -> EnactError:
-    return EnactError(
-        "OUTPUT_INVALID",
-        f"the output of {tool} does not match its own schema: {reason}",
-        details=facts,
-        actions=["tell the publisher of the tool"],
-    )

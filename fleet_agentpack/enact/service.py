@@ -7,12 +7,10 @@ client, trust, running tools) is imported by the first call that needs it.
 from __future__ import annotations
 
 import itertools
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.enact import results
@@ -20,17 +18,17 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import Reference, parse
 from fleet_agentpack.enact.results import BrokenTool, if_any
 from fleet_agentpack.enact.sessions import Sessions
-from fleet_agentpack.enact.statefiles import ToolsFile
-from fleet_agentpack.enact.store import Store, write_tree
+from fleet_agentpack.enact.store import Store
+from fleet_agentpack.enact.tool_lists import ToolsFile
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.results import UNKNOWN
 
 if TYPE_CHECKING:
-    from fleet_agentpack.enact.config import Config, ConfigFile, ExecutionConfig
+    from fleet_agentpack.enact.config import Config, ConfigFile
     from fleet_agentpack.enact.manifest import Manifest, Script
     from fleet_agentpack.enact.projection import Installed, Projected, Projection
     from fleet_agentpack.enact.receipt import Receipt
-    from fleet_agentpack.enact.registries.sources import Acquired, Sources
+    from fleet_agentpack.enact.registries.sources import Sources
     from fleet_agentpack.enact.runner import Report, Runner
     from fleet_agentpack.enact.settings import EnactSettings
     from fleet_agentpack.enact.toolsets import Toolsets
@@ -186,8 +184,9 @@ class EnactService:
         report: Report = _quiet,
     ) -> results.RunResult:
         """Run any tool by name; one that is not installed is run from a temporary copy."""
-        wanted = parse(tool)
-        given = args or {}
+        from fleet_agentpack.enact.runner import Runnable
+
+        wanted, given = parse(tool), args or {}
         found = self._installed(wanted, session)
         if found:
             script = _script(found.manifest, wanted)
@@ -198,7 +197,9 @@ class EnactService:
             wanted, config, lambda: report(0, None, f"fetching {wanted}")
         )
         script = _script(acquired.manifest, wanted)
-        result = self._run_acquired(acquired, script, given, execution, report)
+        with acquired.on_disk() as folder:
+            runnable = Runnable(acquired.manifest, folder, builtin=acquired.folder is not None)
+            result = self._runner.run(runnable, script, given, execution, report)
         return replace(result, warnings=if_any(acquired.warnings))
 
     # Projected tools
@@ -258,28 +259,8 @@ class EnactService:
 
         receipt = self._check(found)
         folder = found.store.folder(found.name, found.version)
-        subject = Runnable(found.manifest, folder.resolve(), receipt.is_builtin)
-        execution = self.config.execution
-        return self._runner.run(subject, script, given, execution, report)
-
-    def _run_acquired(
-        self,
-        acquired: Acquired,
-        script: Script | None,
-        given: Mapping[str, Any],
-        execution: ExecutionConfig,
-        report: Report,
-    ) -> results.RunResult:
-        from fleet_agentpack.enact.runner import Runnable
-
-        if acquired.folder:
-            subject = Runnable(acquired.manifest, acquired.folder.resolve(), builtin=True)
-            return self._runner.run(subject, script, given, execution, report)
-        with tempfile.TemporaryDirectory(prefix="enact-run-") as scratch:
-            folder = Path(scratch).resolve() / "tool"
-            write_tree(folder, acquired.package)
-            subject = Runnable(acquired.manifest, folder)
-            return self._runner.run(subject, script, given, execution, report)
+        runnable = Runnable(found.manifest, folder.resolve(), receipt.is_builtin)
+        return self._runner.run(runnable, script, given, self.config.execution, report)
 
     def _check(self, found: Installed) -> Receipt:
         """Refuse changed files and tools that today's policy would not let in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,17 +133,5 @@ def _unquoted(value: str) -> str:
     if len(value) >= 2 and value[0] == value[-1] == "'":
         return value[1:-1]
     if len(value) >= 2 and value[0] == value[-1] == '"':
-        return _unescaped(value[1:-1])
+        return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), value[1:-1])
     return value.split(" #", 1)[0].rstrip()
-
-
-def _unescaped(text: str) -> str:
-    result: list[str] = []
-    chars = iter(text)
-    for char in chars:
-        if char != "\\":
-            result.append(char)
-            continue
-        following = next(chars, "")
-        result.append(_ESCAPES.get(following, "\\" + following))
-    return "".join(result)

@@ -50,6 +50,7 @@ class Transport:
             connect_s=connect_timeout_s,
             read_s=deadline_s,
             deadline_s=deadline_s,
+            connect_attempts=1,  # a registry out of reach must not hold up a list
             redirects=MAX_REDIRECTS,
         )
 

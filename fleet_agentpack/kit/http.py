@@ -55,6 +55,7 @@ class Limits:
     pool_s: float = 5.0
     deadline_s: float = 20.0  # for one call with all its attempts
     attempts: int = 3
+    connect_attempts: int = 3  # of these, how many where no connection is made
     backoff_s: float = 0.2
     retry_after_s: float = 5.0  # the longest `Retry-After` that is waited for
     redirects: int = 0
@@ -183,7 +184,7 @@ class Http:
             try:
                 answer = await self._followed(ask)
             except HttpError as error:
-                pause = self._backoff(attempt) if _repeatable(error, ask.method) else None
+                pause = self._backoff(attempt) if self._repeatable(error, ask, attempt) else None
                 if pause is None or not self._may_repeat(attempt, pause, ends):
                     raise
             else:
@@ -191,6 +192,11 @@ class Http:
                 if pause is None or not self._may_repeat(attempt, pause, ends):
                     return answer
             await self._sleep(pause)
+
+    def _repeatable(self, error: HttpError, ask: _Ask, attempt: int) -> bool:
+        if isinstance(error, ConnectFailed):
+            return attempt < self._limits.connect_attempts
+        return isinstance(error, NoAnswerInTime | ConnectionLost) and ask.method == "GET"
 
     def _may_repeat(self, attempt: int, pause: float, ends: float) -> bool:
         in_time = asyncio.get_running_loop().time() + pause < ends
@@ -280,11 +286,6 @@ def is_same_origin(one: str, other: str) -> bool:
         )
     except ValueError:
         return False
-
-
-def _repeatable(error: HttpError, method: str) -> bool:
-    lost = isinstance(error, NoAnswerInTime | ConnectionLost)
-    return isinstance(error, ConnectFailed) or (lost and method == "GET")
 
 
 def _retry_after(text: str) -> float | None:

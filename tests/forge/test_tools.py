@@ -29,7 +29,7 @@ PREFIX = "fractary_forge_"
 ROW = {"name", "version", "description", "tags", "source", "path"}
 VERDICT = {"valid", "path", "errors", "warnings", "schema_version"}
 
-# Tool → arguments that succeed on the realistic tree, and the fields that the seed gives it.
+# Tool → arguments that succeed on the realistic tree, and the fields that the contract gives it.
 CALLS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "agent_list": ({}, {"agents", "total", "limit", "offset"}),
     "agent_info": (

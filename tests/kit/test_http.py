@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from fleet_agentpack.kit import background, http
-from fleet_agentpack.kit.http import Http, HttpError, Limits
+from fleet_agentpack.kit.http import ConnectFailed, Http, HttpError, Limits
 
 HOST = "https://h.test"
 SECRET = "s3cret-value"
@@ -65,6 +65,13 @@ def scripted(*steps: Step, **limits: Any) -> tuple[Http, Script, Pauses]:
 
 
 OK = status(200, b"yes")
+
+
+async def test_a_server_out_of_reach_is_tried_once_where_that_is_asked_for() -> None:
+    made, script, _ = scripted(httpx.ConnectTimeout("slow"), OK, connect_attempts=1)
+    with pytest.raises(ConnectFailed):
+        await made.request("GET", HOST)
+    assert len(script.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class _Reading:
         """Read until the child ends or reaches a limit; returns which."""
         next_tick = time.monotonic() + TICK_S
         ended_at: float | None = None
-        while self._selector.get_map():
+        while self._selector.get_map() or self._child.poll() is None:
             now = time.monotonic()
             if now >= deadline:
                 return "timeout"
@@ -113,22 +113,20 @@ class _Reading:
                 ended_at = now
             if ended_at is not None and now - ended_at > GRACE_S:
                 return "exit"
-            wait = min(deadline, next_tick, now + 0.1) - now
-            for key, _ in self._selector.select(max(wait, 0.0)):
-                if not self._read(key.fd):
-                    self._selector.unregister(key.fileobj)
+            self._wait(max(min(deadline, next_tick, now + 0.1) - now, 0.0))
             if any(len(buffer) > self._largest for buffer in self._buffers.values()):
                 return "output"
-        while self._child.poll() is None:
-            now = time.monotonic()
-            if now >= deadline:
-                return "timeout"
-            if now >= next_tick:
-                tick()
-                next_tick = now + TICK_S
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(min(deadline, next_tick) - now)
         return "exit"
+
+    def _wait(self, seconds: float) -> None:
+        """Read what arrives in this time; once both outputs are closed, wait for the child."""
+        if not self._selector.get_map():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(seconds)
+            return
+        for key, _ in self._selector.select(seconds):
+            if not self._read(key.fd):
+                self._selector.unregister(key.fileobj)
 
     def output(self) -> tuple[bytes, bytes]:
         """What was read, truncated at the limit."""

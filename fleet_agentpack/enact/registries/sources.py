@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -26,6 +28,7 @@ from fleet_agentpack.enact.registries.search_cache import SearchCache, search_re
 from fleet_agentpack.enact.registries.transport import RegistryHttp
 from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.schemas import check_schema
+from fleet_agentpack.enact.store import write_tree
 from fleet_agentpack.enact.trust.attestations import Subject
 from fleet_agentpack.enact.trust.policy import Trusted, TrustPolicy
 from fleet_agentpack.kit.paths import expand_home
@@ -42,6 +45,17 @@ class Acquired:
     receipt: Receipt
     warnings: tuple[str, ...]
     folder: Path | None = None  # where a built-in tool is on disk
+
+    @contextmanager
+    def on_disk(self) -> Iterator[Path]:
+        """A directory with the tool's files, for as long as it is needed."""
+        if self.folder:
+            yield self.folder.resolve()
+            return
+        with tempfile.TemporaryDirectory(prefix="enact-run-") as scratch:
+            folder = Path(scratch).resolve() / "tool"
+            write_tree(folder, self.package)
+            yield folder
 
 
 class Sources:

@@ -1,4 +1,4 @@
-"""HTTP to one registry: limits, waiting, and its errors turned into ours."""
+"""HTTP to one registry: limits, retries, and its errors as ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fleet_agentpack.enact.errors import CALL_LATER, FIND_NAME, EnactError
+from fleet_agentpack.enact.errors import CALL_LATER, FIND_NAME, EnactError, then_again
 from fleet_agentpack.enact.registries.registry import shown
 from fleet_agentpack.kit import background
 from fleet_agentpack.kit.actions import Action
@@ -31,7 +31,7 @@ _CODES = {
 
 
 class RegistryRefusal(EnactError):
-    """An answer of the registry other than success."""
+    """An unsuccessful answer of the registry."""
 
     status: int = 0
 
@@ -65,9 +65,9 @@ class RegistryHttp:
         deadline_s: float = ANSWER_DEADLINE_S,
         tick: Callable[[], None] = lambda: None,
     ) -> Answer:
-        """One answer, after waiting as often as a busy registry asks for it.
+        """One answer, after waiting as often as a busy registry asks to.
 
-        `tick` is called at once and then twice a second, and may raise to give up.
+        `tick` is called at once and then twice a second; it may raise to cancel.
 
         Raises `RegistryRefusal`, or `EnactError` when there is no answer.
         """
@@ -93,12 +93,8 @@ class RegistryHttp:
             return answer
         raise _refusal(self.url, path, answer)
 
-    def json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """An answer that must be a JSON object."""
-        return parse_object(self.request(method, path, **options).body, self.url)
-
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         background.run(self._http.close())
 
 
@@ -108,12 +104,12 @@ def parse_object(body: bytes, registry: str) -> dict[str, Any]:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise EnactError.registry_error(
-            "REGISTRY_ERROR", "the registry answered with something that is not JSON",
+            "REGISTRY_ERROR", "the registry's answer is not JSON",
             registry=registry,
         ) from error  # fmt: skip
     if not isinstance(found, dict):
         raise EnactError.registry_error(
-            "REGISTRY_ERROR", "the registry answered in an unknown shape", registry=registry
+            "REGISTRY_ERROR", "the registry's answer is not a JSON object", registry=registry
         )
     return found
 
@@ -145,7 +141,7 @@ _NEXT: Mapping[int, Action | str] = {
     401: "set registry.authToken in ~/.enact/config.yaml",
     403: "ask the registry's owner for access",
     404: FIND_NAME,
-    429: Action.instruction("wait a minute, then call again", "wait a minute, then try again"),
+    429: then_again("wait a minute"),
 }
 
 
@@ -156,7 +152,7 @@ def _yanked_answer(given: Mapping[str, Any], said: str, details: dict[str, Any])
         "VERSION_YANKED",
         f"this version was withdrawn: {reason}",
         details={**details, "reason": reason, "replacement": replacement or None},
-        actions=[f"ask for version {replacement}" if replacement else "ask for another version"],
+        actions=[f"use version {replacement} instead" if replacement else "use another version"],
     )
     refusal.status = 410
     return refusal

@@ -15,6 +15,7 @@ from fleet_agentpack.enact.trust.attestations import (
     verdict,
 )
 from fleet_agentpack.enact.trust.identity import Signer
+from fleet_agentpack.kit.results import jsonable
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,7 @@ class Trusted:
 
     def record(self) -> dict[str, object]:
         """The decision as the receipt keeps it."""
-        return {
-            "policy": self.policy,
-            "signers": [
-                {"issuer": each.issuer, "identity": each.identity, "kind": each.kind}
-                for each in self.signers
-            ],
-        }
+        return {"policy": self.policy, "signers": jsonable(self.signers)}
 
 
 class TrustPolicy:
