@@ -16,6 +16,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, Project, git
 from fleet_agentpack.deploy.model import Blob, module_fs_key, read_file
 from fleet_agentpack.deploy.trees import METADATA_DIR, Tree, TreeEntry, TreeReader, tree_hash
+from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import EscapeError, check_relative
 
 SCOPES = ("global", "machine", "project")  # low to high
@@ -137,10 +138,10 @@ class Overlays:
                 continue
             marker = Path(directory, METADATA_DIR, "module_id")
             try:
-                named = marker.read_text(encoding="utf-8").strip()
+                named = read_text(marker).strip()
             except FileNotFoundError:
                 continue
-            except (OSError, UnicodeDecodeError):
+            except UnreadableError:
                 yield f"{subject}: {marker} cannot be read"
                 continue
             if named != module_id:

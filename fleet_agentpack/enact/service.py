@@ -18,8 +18,8 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import Reference, parse
 from fleet_agentpack.enact.results import BrokenTool, if_any
 from fleet_agentpack.enact.sessions import Sessions
-from fleet_agentpack.enact.statefiles import ToolsFile
 from fleet_agentpack.enact.store import Store
+from fleet_agentpack.enact.tool_lists import ToolsFile
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.results import UNKNOWN
 

@@ -1,4 +1,4 @@
-"""Installed tools on disk: versioned directories, receipts, and a journal so that none is half.
+"""Installed tools on disk: versioned directories and receipts, never half-written.
 
 Every change holds the store's lock and is one swap, staged in `.incoming`; the next change finishes
 what a killed process left behind.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.statefiles import McpFile, ToolsFile, encoded, read_object
+from fleet_agentpack.enact.tool_lists import McpFile, ToolsFile, encoded, read_object
 from fleet_agentpack.kit.disk import Disk
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.journal import SwapError
@@ -36,7 +36,7 @@ class StoreChange:
     """The version that was replaced or removed, if any."""
 
     version: str | None
-    warnings: tuple[str, ...]  # paths that the recovery of a killed change has left alone
+    warnings: tuple[str, ...]  # paths that recovery after a kill has left alone
 
 
 class Store:
@@ -128,7 +128,7 @@ class Store:
     def install(
         self, package: Package, receipt: Receipt, *, project: Path | None = None
     ) -> StoreChange:
-        """Put a verified package in place of the version that was there.
+        """Install a verified package, replacing the version that was there.
 
         With a project, the project's `tools.json` pins the version and MCP clients do not see it.
         Raises `EnactError`.
@@ -138,7 +138,7 @@ class Store:
         name, version = receipt.name, receipt.version
         with self._locked() as warnings:
             before = ToolsFile.read(project or self.tools_path)
-            mcp = self.mcp()  # also for a project: a corrupt file is found before all else
+            mcp = self.mcp()  # also for a project: a corrupt file is found before anything changes
             kept = self.receipt(name, version)
             pinning = [*(kept.projects if kept else ()), *([str(project)] if project else [])]
             receipt = replace(receipt, projects=tuple(dict.fromkeys(pinning)))
@@ -156,7 +156,7 @@ class Store:
         return StoreChange(previous, warnings)
 
     def uninstall(self, name: str, *, project: Path | None = None) -> StoreChange:
-        """Remove a tool, and its files unless somebody still needs them. Raises `EnactError`."""
+        """Remove a tool, and its files unless a project still needs them. Raises `EnactError`."""
         from fleet_agentpack.enact import toolsets
 
         with self._locked() as warnings:
@@ -180,7 +180,7 @@ class Store:
 
     @contextmanager
     def _locked(self) -> Iterator[tuple[str, ...]]:
-        """Hold the store's lock; gives what a killed change has left for a person to look at."""
+        """Hold the store's lock and finish what a killed change left; yields its warnings."""
         path = self.root / ".lock"
         try:
             with file_lock(path, timeout_s=LOCK_TIMEOUT_S):
@@ -196,7 +196,7 @@ class Store:
             raise EnactError.store_unavailable(self.root, str(error)) from error
 
     def _unneeded(self, name: str, version: str, pins: ToolsFile) -> dict[Path, New]:
-        """The removal of a version's files, unless somebody needs them besides what `pins` was."""
+        """The removal of a version's files, unless a tool list still pins it after this change."""
         if self._is_needed(name, version, pins):
             return {}
         return {self.folder(name, version): None, self._receipt_path(name, version): None}
@@ -211,13 +211,13 @@ class Store:
                 if ToolsFile.read(path).tools.get(name) == version:
                     return True
             except EnactError:
-                return True  # what cannot be read may need it
+                return True  # an unreadable list may pin it
         return pins.tools.get(name) == version
 
     def _needed_receipt(self, name: str, version: str) -> Receipt:
         receipt = self.receipt(name, version)
         if receipt is None:
-            raise EnactError.tool_changed(name, version, "there is no receipt for it")
+            raise EnactError.tool_changed(name, version, "it has no receipt")
         return receipt
 
     def _receipt_path(self, name: str, version: str) -> Path:
@@ -225,7 +225,7 @@ class Store:
 
 
 def write_tree(root: Path, package: Package) -> None:
-    """Put a package's files on disk, whole."""
+    """Write a package's files to disk and sync them."""
     root.mkdir()
     for path, packed in package.files.items():
         file = root / path

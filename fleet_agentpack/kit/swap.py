@@ -70,7 +70,7 @@ class Swap:
         return os.path.lexists(self._area.journal)
 
     def replace(self, changes: Mapping[Path, New]) -> None:
-        """Give every path its new content, or leave all as they were.
+        """Give every path its new content, or leave all as they were; no path is inside another.
 
         Raises `OSError`, `SwapError`, and what a function that makes a directory raises.
         """
@@ -94,8 +94,7 @@ class Swap:
             self._disk.create(f"{stage}/journal.json", journal.encode(), 0o600)
             self._disk.rename(f"{stage}/journal.json", str(self._area.journal))
         except BaseException:
-            if self.is_pending:  # the rename was done, and could not be made durable
-                self._disk.remove(str(self._area.journal))
+            self._drop_journal()
             self._discard()
             raise
         try:
@@ -210,7 +209,7 @@ class Swap:
         """Put the stage where it belongs, then drop the journal: the point of no return."""
         if keep:
             self._keep(journal)
-        self._disk.remove(str(self._area.journal))
+        self._drop_journal()
 
     # Recovery.
 
@@ -248,7 +247,7 @@ class Swap:
         elif os.path.lexists(f"{self._area.kept}/{journal.id}"):
             self.make(str(self._area.staging))
             self._disk.rename(stage, f"{self._area.staging}/{journal.id}")
-        self._disk.remove(str(self._area.journal))
+        self._drop_journal()
         return tuple(left)
 
     def _restore(self, journal: Journal, number: int, row: Row, stage: str) -> None:
@@ -305,6 +304,12 @@ class Swap:
             self.make(str(self._area.kept))
             self._disk.rename(stage, f"{self._area.kept}/{journal.id}")
 
+    def _drop_journal(self) -> None:
+        if (
+            self.is_pending
+        ):  # it may be gone though dropping it failed: it could not be made durable
+            self._disk.remove(str(self._area.journal))
+
     def linked(self, source: str, path: str) -> bool:
         """Whether a file could be given a second name."""
         try:
@@ -324,7 +329,7 @@ class Swap:
         """Remove the stage, and directories that have become empty where none shall be."""
         self._discard()
         tops = tuple(f"{top}/" for top in self._area.tidied)
-        for row in journal.rows:
+        for row in journal.rows if tops else ():
             directory = os.path.dirname(row.path)
             with suppress(OSError):
                 while directory.startswith(tops) and self._remove_empty(directory):

@@ -1,4 +1,7 @@
-"""`tools.json` and `mcp.json`: read strictly, written whole; what we do not know is kept."""
+"""`tools.json` and `mcp.json`: which tools are installed, and which of them clients see.
+
+Both are read strictly and written whole; unknown keys are kept.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 
 def encoded(data: Mapping[str, Any]) -> bytes:
-    """A JSON file's content, as people like to read it."""
+    """The content of a JSON file, indented for people."""
     return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -39,7 +42,7 @@ class ToolsFile:
 
     @classmethod
     def read(cls, path: Path) -> ToolsFile:
-        """The file as it is; an absent one is empty."""
+        """The file as it is; a missing one is empty."""
         data = read_object(path) or {}
         _texts(path, "tools", data.get("tools", {}))
         _texts(path, "aliases", data.get("aliases", {}))
@@ -47,15 +50,15 @@ class ToolsFile:
 
     @property
     def tools(self) -> dict[str, str]:
-        """Name to version."""
+        """The installed version of every tool."""
         return dict(self.data.get("tools", {}))
 
     def adding(self, name: str, version: str) -> ToolsFile:
-        """The same with one tool more."""
+        """The same, with this tool added."""
         return ToolsFile(self.path, {**self.data, "tools": {**self.tools, name: version}})
 
     def removing(self, name: str) -> ToolsFile:
-        """The same without a tool and without its aliases."""
+        """The same, without this tool and its aliases."""
         tools = {key: value for key, value in self.tools.items() if key != name}
         data = {**self.data, "tools": tools}
         if "aliases" in data:
@@ -113,7 +116,7 @@ class McpFile:
 
 def _texts(path: Path, key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise EnactError.store_corrupt(path, f"{key} must map names to texts")
+        raise EnactError.store_corrupt(path, f"{key} must map names to strings")
     return value
 
 
