@@ -92,3 +92,8 @@ def test_a_manifest_that_is_a_link_to_a_foreign_file_is_no_plugin(
     assert jsonable(forge.plugin_list().plugins) == []
     with pytest.raises(Exception, match="not installed"):
         forge.plugin_manifest_text("evil")
+
+
+def test_a_secret_may_be_a_number() -> None:
+    shown = masked({"password": 12345, "max_tokens": 2048, "auth": {"api_key": 7}})
+    assert shown == {"password": "***", "max_tokens": 2048, "auth": {"api_key": "***"}}
