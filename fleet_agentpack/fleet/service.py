@@ -63,12 +63,13 @@ class FleetService:
 
     async def projects(self) -> results.ProjectList:
         """Every project that agents can be created for."""
-        found = await self._backend.projects()
-        return results.ProjectList(found, UNKNOWN if found else (self._backend.no_projects_hint,))
+        catalogue = self._backend.catalogue
+        found = await catalogue.projects()
+        return results.ProjectList(found, UNKNOWN if found else (catalogue.no_projects_hint,))
 
     async def roles(self, project: str) -> results.RoleList:
         """The roles of a project."""
-        return results.RoleList(await self._backend.roles(plain(project, "project")))
+        return results.RoleList(await self._backend.catalogue.roles(plain(project, "project")))
 
     async def create(
         self, name: str, project: str, role: str, spec: str, report: Progress = quiet
@@ -78,7 +79,12 @@ class FleetService:
         new = NewAgent(
             name, required(project, "project"), required(role, "role"), required(spec, "spec")
         )
-        agent = await self._backend.create(new, report)
+        try:
+            agent = await self._backend.create(new, report)
+        except FleetError as error:
+            if error.kind != "not_found":
+                raise
+            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
         message = f"Agent '{agent.name}' created for project '{agent.project}'"
         return results.AgentCreated(
             _detail(agent, "idle", None), message, agent.warnings or UNKNOWN

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
 
 from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.agents import AgentFolders, LocalAgent
 from fleet_agentpack.fleet.local.programs import Program
-from fleet_agentpack.fleet.local.projects import NO_PROJECTS, LocalProjects
+from fleet_agentpack.fleet.local.projects import LocalProjects, in_thread
 from fleet_agentpack.fleet.local.tasks import Launch, TaskFolder, TaskRecord
 from fleet_agentpack.fleet.local.worktree import WorkingCopies
 from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
-from fleet_agentpack.fleet.results import Project, Role
 from fleet_agentpack.kit.actions import Action
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A method that works with files and processes, run where it does not hold up the others."""
-
-    @wraps(method)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(method, *args, **kwargs)
-
-    return run
 
 
 @dataclass(frozen=True)
@@ -48,27 +31,16 @@ class LocalBackend:
     folders: AgentFolders
     copies: WorkingCopies
     environ: Mapping[str, str]
-    no_projects_hint: str = NO_PROJECTS
 
     async def close(self) -> None:
         """Nothing to close: tasks continue without us."""
 
-    @_in_thread
-    def projects(self) -> list[Project]:
-        """See `Catalogue.projects`."""
-        return self.catalogue.projects()
-
-    @_in_thread
-    def roles(self, project: str) -> list[Role]:
-        """See `Catalogue.roles`."""
-        return self.catalogue.roles(project)
-
-    @_in_thread
+    @in_thread
     def agents(self) -> list[ListedAgent]:
         """See `Workspaces.agents`."""
         return [self._listed(agent) for agent in self.folders.all()]
 
-    @_in_thread
+    @in_thread
     def find(self, name: str, *, detailed: bool) -> AgentSnapshot:
         """See `Workspaces.find`."""
         agent = self.folders.find(name)
@@ -80,24 +52,21 @@ class LocalBackend:
         """See `Tasks.with_activity`: the operating system knows."""
         return await self.find(agent.name, detailed=True)
 
-    @_in_thread
+    @in_thread
     def interrupt(self, agent: AgentSnapshot, task: Task) -> None:
         """See `Tasks.interrupt`."""
         self.folders.new_task(agent.handle, task.id).interrupt()
 
-    @_in_thread
+    @in_thread
     def messages(self, agent: AgentSnapshot) -> list[Message]:
         """See `Tasks.messages`: the output of the last task."""
         task = self.folders.current(agent.handle)
         return task.messages() if task else []
 
-    @_in_thread
+    @in_thread
     def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """See `Workspaces.create`."""
-        try:
-            project, path = self.catalogue.find(new.project)
-        except FleetError as error:
-            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
+        project, path = self.catalogue.find(new.project)
         persona = self.catalogue.persona(new.role)
         self._installed(self.program)
         report(0, None, f"Copying {path} for agent '{new.name}'")
@@ -138,7 +107,7 @@ class LocalBackend:
                 raise
         return self._snapshot(agent, detailed=False)
 
-    @_in_thread
+    @in_thread
     def delete(self, snapshot: AgentSnapshot, report: Progress) -> str | None:
         """See `Workspaces.delete`."""
         agent: LocalAgent = snapshot.handle
@@ -154,7 +123,7 @@ class LocalBackend:
             self.folders.remove(agent)
         return note
 
-    @_in_thread
+    @in_thread
     def send(self, snapshot: AgentSnapshot, task: Task) -> None:
         """See `Tasks.send`."""
         agent: LocalAgent = snapshot.handle
