@@ -6,7 +6,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -55,7 +55,7 @@ class LocalBackend:
     @in_thread
     def interrupt(self, agent: AgentSnapshot, task: Task) -> None:
         """See `Tasks.interrupt`."""
-        self.folders.new_task(agent.handle, task.id).interrupt()
+        self.folders.task(agent.handle, task.id).interrupt()
 
     @in_thread
     def messages(self, agent: AgentSnapshot) -> list[Message]:
@@ -70,8 +70,7 @@ class LocalBackend:
         persona = self.catalogue.persona(new.role)
         self._installed(self.program)
         report(0, None, f"Copying {path} for agent '{new.name}'")
-        with self.folders.locked(new.name):
-            existing = self.folders.find(new.name)
+        with self.folders.locked(new.name) as existing:
             if existing:
                 state = self._snapshot(existing, detailed=False).state
                 raise FleetError.bad_request(
@@ -80,7 +79,7 @@ class LocalBackend:
                         "delete_agent",
                         {"agent_name": existing.name},
                         "Choose another name, or delete it with {}.",
-                        person="choose another name, or run: {}",
+                        "choose another name, or run: {}",
                     ),
                     field="name",
                 )
@@ -98,7 +97,7 @@ class LocalBackend:
                 spec=new.spec,
                 instructions=f"{persona.prompt}\n\nYour specification:\n{new.spec}",
                 program=self.program,
-                created_at=datetime.now(UTC).timestamp(),
+                created_at=time.time(),
             )
             try:
                 self.folders.add(agent)
@@ -111,8 +110,8 @@ class LocalBackend:
     def delete(self, snapshot: AgentSnapshot, report: Progress) -> str | None:
         """See `Workspaces.delete`."""
         agent: LocalAgent = snapshot.handle
-        with self.folders.locked(agent.name):
-            if self.folders.find(agent.name) != agent:
+        with self.folders.locked(agent.name) as found:
+            if found != agent:
                 raise FleetError.no_such_agent(agent.name)
             task = self.folders.current(agent)
             if task and task.running:
@@ -128,27 +127,23 @@ class LocalBackend:
         """See `Tasks.send`."""
         agent: LocalAgent = snapshot.handle
         program = self._installed(agent.program)
-        with self.folders.locked(agent.name):
-            if self.folders.find(agent.name) != agent:
+        with self.folders.locked(agent.name) as found:
+            if found != agent:
                 raise FleetError.no_such_agent(agent.name)
             previous = self.folders.current(agent)
             if previous and previous.running:
                 raise FleetError.busy(agent.name)
-            session = previous and _session_to_continue(previous, agent.program, program)
+            continued = previous and _session_to_continue(previous, agent.program, program)
+            session, continues = continued or str(uuid.uuid4()), bool(continued)
             record = TaskRecord(
-                task.id,
-                task.description,
-                agent.program,
-                session or str(uuid.uuid4()),
-                session is not None,
-                time.time(),
+                task.id, task.description, agent.program, session, continues, time.time()
             )
             command, prompt = program.launch(
-                task.description, agent.instructions, record.session, continues=record.continues
+                task.description, agent.instructions, session, continues=continues
             )
             launch = Launch([self._path_of(program) or command[0], *command[1:]], agent.directory)
             environ = {k: v for k, v in self.environ.items() if k not in program.unset}
-            self.folders.new_task(agent, task.id).start(record, launch, prompt, environ)
+            self.folders.task(agent, task.id).start(record, launch, prompt, environ)
             self.folders.make_current(agent, task.id)
 
     def _listed(self, agent: LocalAgent) -> ListedAgent:
@@ -183,7 +178,8 @@ class LocalBackend:
         moments = [agent.created]
         if episode:
             moments += [episode.opened_at, episode.closed_at or episode.opened_at]
-        snapshot = AgentSnapshot(
+        working = episode is not None and episode.ended is None
+        return AgentSnapshot(
             workspace_id=agent.id,
             name=agent.name,
             project=agent.project,
@@ -199,11 +195,8 @@ class LocalBackend:
             spec=agent.spec,
             episodes=(episode,) if episode else (),
             reported_at=max(moments),
+            activity=None if not detailed else "running" if working else "stable",
         )
-        if not detailed:
-            return snapshot
-        working = episode is not None and episode.ended is None
-        return replace(snapshot, activity="running" if working else "stable")
 
 
 def _session_to_continue(previous: TaskFolder, name: str, program: Program) -> str | None:
