@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -17,15 +17,7 @@ from fleet_agentpack.fleet.coder.projects import AgentTemplate, CoderNames, Code
 from fleet_agentpack.fleet.coder.snapshot import agent_app, listed_agent, snapshot
 from fleet_agentpack.fleet.coder.translate import as_fleet_errors, described, unavailable
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
-from fleet_agentpack.fleet.models import (
-    Activity,
-    AgentSnapshot,
-    ListedAgent,
-    Message,
-    NewAgent,
-    Task,
-)
-from fleet_agentpack.fleet.results import Project, Role
+from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
 from fleet_agentpack.kit.actions import Action
 
 ESCAPE = "\x1b"  # the one key that interrupts a program behind AgentAPI
@@ -42,15 +34,6 @@ class Timeouts:
     stop_s: float = 30.0
     poll_s: float = 1.0
     stop_poll_s: float = 0.3
-
-
-@dataclass(frozen=True)
-class InsideView:
-    """What was learned inside a workspace."""
-
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    activity: Activity | None = None
-    warnings: tuple[str, ...] = ()
 
 
 class CoderBackend:
@@ -70,7 +53,7 @@ class CoderBackend:
         self._timeouts = timeouts or Timeouts()
         self._sleep = sleep
         self._now = now
-        self._projects = CoderProjects(client, names)
+        self.catalogue = CoderProjects(client, names)
         self._builds = BuildWatcher(client, self._timeouts.poll_s, sleep)
         self._parameters: dict[str, dict[str, str]] = {}  # by build, where they never change
         self._agents: set[str] = set()  # workspaces listed as agents
@@ -78,24 +61,6 @@ class CoderBackend:
     async def close(self) -> None:
         """Close the connection."""
         await self._client.close()
-
-    @property
-    def no_projects_hint(self) -> str:
-        """See `Catalogue.no_projects_hint`."""
-        return (
-            f"None of your Coder templates has the parameter {self._names.role_parameter}. Add it"
-            " to one, or name another in the configuration file ([fleet.coder] role_parameter)."
-        )
-
-    async def projects(self) -> list[Project]:
-        """See `Catalogue.projects`."""
-        with as_fleet_errors():
-            return await self._projects.projects()
-
-    async def roles(self, project: str) -> list[Role]:
-        """See `Catalogue.roles`."""
-        with as_fleet_errors():
-            return await self._projects.roles(project)
 
     async def agents(self) -> list[ListedAgent]:
         """See `Workspaces.agents`: one request per 100 agents."""
@@ -122,30 +87,26 @@ class CoderBackend:
                 raise FleetError.no_such_agent(name) from error
             agent = self._snapshot(workspace, taken_at)
             if not (detailed and agent.online):
-                return _with_parameters(agent, await self._agent_parameters(agent), self._names)
+                return self._with_parameters(agent, await self._agent_parameters(agent))
             if workspace.id not in self._agents:
                 # Ask nothing inside a workspace that may turn out not to be an agent.
                 await self._agent_parameters(agent)
-            asked = at_once(self._metadata(agent), self._activity(agent))
+            asked = at_once(self._with_metadata(agent), self.with_activity(agent, required=False))
             try:
                 # What is not an agent is 404, whatever the other two requests answer.
                 parameters = await self._agent_parameters(agent)
                 collected, reported = await asked
             finally:
                 asked.cancel()
-        agent = replace(
-            agent,
-            metadata=collected.metadata,
-            activity=reported.activity,
-            warnings=collected.warnings + reported.warnings,
-        )
-        return _with_parameters(agent, parameters, self._names)
+        warnings = collected.warnings + reported.warnings
+        agent = replace(collected, activity=reported.activity, warnings=warnings)
+        return self._with_parameters(agent, parameters)
 
     async def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """See `Workspaces.create`."""
         with as_fleet_errors():
             template = await self._template(new)
-            values = {template.role_parameter: new.role, template.spec_parameter: new.spec}
+            values = {self._names.role_parameter: new.role, template.spec_parameter: new.spec}
             report(0, None, f"Creating workspace '{new.name}' from {template.template.name}")
             workspace = await self._post(new, template, values)
             if _lacks_provisioner(workspace):
@@ -162,7 +123,7 @@ class CoderBackend:
                     workspace_id=workspace.id,
                 ) from error
         agent = self._snapshot(workspace, self._now())
-        return _with_parameters(agent, values, self._names)
+        return self._with_parameters(agent, values)
 
     async def delete(self, agent: AgentSnapshot, report: Progress) -> str | None:
         """See `Workspaces.delete`."""
@@ -179,10 +140,22 @@ class CoderBackend:
             ) from error
         return None
 
-    async def with_activity(self, agent: AgentSnapshot) -> AgentSnapshot:
-        """See `Tasks.with_activity`."""
-        found = await self._activity(agent, required=True)
-        return replace(agent, activity=found.activity, warnings=agent.warnings + found.warnings)
+    async def with_activity(self, agent: AgentSnapshot, *, required: bool = True) -> AgentSnapshot:
+        """See `Tasks.with_activity`; unless required, no answer is only a warning."""
+        try:
+            running = await self._is_running(self._app(agent))
+            return replace(agent, activity="running" if running else "stable")
+        except errors.Unauthorized as error:
+            raise unavailable(error) from error
+        except errors.CoderError as error:
+            told = f"AgentAPI of agent '{agent.name}' does not answer"
+            if required:
+                raise unavailable(error, told, agent_name=agent.name) from error
+            return replace(agent, warnings=(f"{told}: {error}",))
+        except FleetError as error:
+            if required:
+                raise
+            return replace(agent, warnings=(str(error),))
 
     async def send(self, agent: AgentSnapshot, task: Task) -> None:
         """See `Tasks.send`."""
@@ -223,12 +196,7 @@ class CoderBackend:
         return [Message(row.role, row.content.rstrip(), row.time) for row in messages]
 
     async def _template(self, new: NewAgent) -> AgentTemplate:
-        try:
-            template = await self._projects.agent_template(new.project)
-        except FleetError as error:
-            if error.kind != "not_found":
-                raise
-            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
+        template = await self.catalogue.agent_template(new.project)
         known = [role.name for role in template.roles]
         if new.role not in known:
             raise FleetError.bad_request(
@@ -291,41 +259,24 @@ class CoderBackend:
             self._parameters.clear()
         self._parameters[build_id] = values
 
-    async def _metadata(self, agent: AgentSnapshot) -> InsideView:
-        """The `fleet_mcp_*` values that an agent has collected."""
+    async def _with_metadata(self, agent: AgentSnapshot) -> AgentSnapshot:
+        """The agent with the `fleet_mcp_*` values that it has collected, or a warning."""
         workspace: models.Workspace = agent.handle
         inside = workspace.agent()
         if inside is None:
-            return InsideView()
+            return agent
         try:
             rows = await self._client.metadata(inside.id)
         except errors.Unauthorized:
             raise
         except errors.CoderError as error:
-            return InsideView(warnings=(f"The agent's metadata could not be read: {error}",))
+            return replace(agent, warnings=(f"The agent's metadata could not be read: {error}",))
         collected = {
             row.description.key: row.result.value
             for row in rows
             if row.description.key.startswith(METADATA_PREFIX) and row.result.collected
         }
-        return InsideView(metadata=collected)
-
-    async def _activity(self, agent: AgentSnapshot, *, required: bool = False) -> InsideView:
-        """What AgentAPI says; unless required, no answer is only a warning."""
-        try:
-            running = await self._is_running(self._app(agent))
-            return InsideView(activity="running" if running else "stable")
-        except errors.Unauthorized as error:
-            raise unavailable(error) from error
-        except errors.CoderError as error:
-            told = f"AgentAPI of agent '{agent.name}' does not answer"
-            if required:
-                raise unavailable(error, told, agent_name=agent.name) from error
-            return InsideView(warnings=(f"{told}: {error}",))
-        except FleetError as error:
-            if required:
-                raise
-            return InsideView(warnings=(str(error),))
+        return replace(agent, metadata=collected)
 
     async def _is_running(self, app: str) -> bool:
         return await self._client.agent_status(app) == "running"
@@ -357,18 +308,14 @@ class CoderBackend:
             return self._snapshot(self._client.in_full(page, workspace_id), taken_at)
 
     def _snapshot(self, workspace: models.Workspace, taken_at: datetime) -> AgentSnapshot:
-        project = self._projects.project_of(workspace.template_name)
+        project = self.catalogue.project_of(workspace.template_name)
         return snapshot(workspace, project, taken_at, self._names.app_slug)
 
-
-def _with_parameters(
-    agent: AgentSnapshot, parameters: dict[str, str], names: CoderNames
-) -> AgentSnapshot:
-    """The agent with its role and spec; only the build's parameters hold the spec in full."""
-    spec = next((parameters[name] for name in names.spec_names if name in parameters), None)
-    if spec is None:
-        spec = agent.metadata.get("fleet_mcp_agent_spec", "")
-    return replace(agent, role=parameters.get(names.role_parameter, ""), spec=spec)
+    def _with_parameters(self, agent: AgentSnapshot, values: dict[str, str]) -> AgentSnapshot:
+        """The agent with its role and spec; only the build's parameters hold the spec in full."""
+        specs = [values[name] for name in self._names.spec_names if name in values]
+        spec = specs[0] if specs else agent.metadata.get("fleet_mcp_agent_spec", "")
+        return replace(agent, role=values.get(self._names.role_parameter, ""), spec=spec)
 
 
 def _lacks_provisioner(workspace: models.Workspace) -> bool:

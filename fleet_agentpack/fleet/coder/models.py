@@ -115,7 +115,6 @@ class WorkspacePage(Struct, frozen=True, kw_only=True, gc=False):
     """A page of a list of workspaces."""
 
     workspaces: list[Workspace] | None
-    count: int = 0
 
 
 class Template(Struct, frozen=True, kw_only=True, gc=False):
@@ -128,6 +127,11 @@ class Template(Struct, frozen=True, kw_only=True, gc=False):
     organization_name: str = ""
     active_version_id: str = ""
     deprecated: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """The name that is unique among all organizations."""
+        return f"{self.organization_name}/{self.name}".lower()
 
 
 class ParameterOption(Struct, frozen=True, kw_only=True, gc=False):
@@ -143,7 +147,6 @@ class Parameter(Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     options: list[ParameterOption] | None = None
-    required: bool = False
 
 
 class ParameterValue(Struct, frozen=True, kw_only=True, gc=False):
@@ -157,7 +160,6 @@ class BuildLog(Struct, frozen=True, kw_only=True, gc=False):
     """A line of a build's log."""
 
     id: int
-    log_level: str = ""
     stage: str = ""
     output: str = ""
 
