@@ -12,7 +12,7 @@ from fleet_agentpack.deploy.batch import Batch, Kept, Step
 from fleet_agentpack.deploy.compare import Change, Plan
 from fleet_agentpack.deploy.disk import find
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.model import Blob, Root, owner, path_key, safe_name
+from fleet_agentpack.deploy.model import Blob, Root, copy_name, owner
 from fleet_agentpack.deploy.recorded import manifest_bytes
 from fleet_agentpack.deploy.results import DeployData, PlanData, Reason
 from fleet_agentpack.deploy.snapshots import (
@@ -136,7 +136,7 @@ def edit_warnings(
     backup = snapshots.directory(snapshot_id) / "backup"
     return [
         f"{change.path} had been edited by hand; the edited version was saved as"
-        f" {backup / safe_name(change.target) / path_key(change.path)}"
+        f" {backup / copy_name(change.target, change.path)}"
         for change in edited
     ]
 

@@ -32,11 +32,6 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Nothing:
-    """The data of an answer that has none."""
-
-
-@dataclass(frozen=True)
 class Envelope(Generic[Data]):
     """The frame of every answer; `command_id` is such as `deploy --apply`."""
 

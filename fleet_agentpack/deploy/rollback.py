@@ -279,13 +279,9 @@ def _managed_now(root: Root, snapshot: Snapshot | None) -> Mapping[str, str]:
 
 
 def _lost(snapshot_id: str, path: str) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"snapshot {snapshot_id} has lost its copy of {path}; choose another snapshot",
-        reason="snapshot_corrupt",
-        next_actions=("choose_other_snapshot",),
-        path=path,
-    )
+    message = f"snapshot {snapshot_id} has lost its copy of {path}; choose another snapshot"
+    actions = ("choose_other_snapshot",)
+    return DeployError.because("snapshot_corrupt", message, next_actions=actions, path=path)
 
 
 def _given_back(root: Root, path: str, before: str, backup: str | None) -> Step:
@@ -322,10 +318,4 @@ def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> 
 
 
 def _refused(message: str, reason: str, ids: Sequence[str]) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        message,
-        reason=reason,
-        next_actions=("list_snapshots", "retry_with_snapshot"),
-        snapshots=list(reversed(ids))[:100],
-    )
+    return DeployError.because(reason, message, snapshots=list(reversed(ids))[:100])

@@ -158,7 +158,7 @@ class DeployService:
             try:
                 found = self._snapshots.load(snapshot_id)
             except ValueError as error:
-                raise DeployError("E_UNEXPECTED", str(error), reason="snapshot_corrupt") from error
+                raise DeployError.because("snapshot_corrupt", str(error)) from error
             return Envelope.of("snapshots", SnapshotData(found.document()))
 
     def preview_rollback(self, to: str) -> Envelope[RollbackPreview]:
@@ -254,10 +254,9 @@ class DeployService:
         path = self._home.repo(request.repo) / lockfile.FILE_NAME
         missing, wants_fetch = not path.exists(), fetch is not False
         if lock is False and missing and wants_fetch:
-            raise DeployError(
-                "E_UNEXPECTED",
+            raise DeployError.because(
+                "lockfile_missing",
                 f"lockfile missing: {path}; run `fleet-agentpack lock`, or drop --no-lock",
-                reason="lockfile_missing",
                 next_actions=("run_lock", "retry_command"),
             ).during("update")
         return (missing if lock is None else lock), wants_fetch

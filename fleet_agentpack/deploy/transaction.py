@@ -18,7 +18,7 @@ from fleet_agentpack.deploy.disk import Disk, find
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.indented_json import indented
-from fleet_agentpack.deploy.model import Blob, path_key, safe_name
+from fleet_agentpack.deploy.model import Blob, copy_name
 from fleet_agentpack.kit.disk import State
 from fleet_agentpack.kit.journal import Journal, Row, SwapError, changed
 from fleet_agentpack.kit.swap import Area, Swap
@@ -64,7 +64,7 @@ class Transaction:
         steps = [Kept(step.target, step.path, step.blob) for step in batch.steps if step.blob]
         for number, kept in enumerate([*batch.kept, *steps]):
             if (kept.target, kept.path) not in staged:
-                name = f"state/{safe_name(kept.target)}/{path_key(kept.path)}"
+                name = f"state/{copy_name(kept.target, kept.path)}"
                 self._keep(f"{stage}/{name}", kept.blob, first_copy)
                 staged[kept.target, kept.path] = name
             if number % tick == 0:
@@ -87,7 +87,7 @@ class Transaction:
             before = find(step.path)
             if before is None or before.sha256 != step.before_sha256:
                 raise changed(step.path)
-            backup = f"backup/{safe_name(step.target)}/{path_key(step.path)}"
+            backup = f"backup/{copy_name(step.target, step.path)}"
             self._swap.back_up(step.path, before, f"{stage}/{backup}")
         if step.blob is None:
             return Row(step.path, before, None, backup)
@@ -125,48 +125,25 @@ def _told(place: Path) -> Iterator[None]:
     except OSError as error:
         raise DeployError.io(error.filename or place, error) from error
     except SwapError as error:
-        raise _ERRORS[error.kind](error) from error
+        raise _failure(error) from error
 
 
-def _changed(error: SwapError) -> DeployError:
-    return DeployError("E_UNEXPECTED", str(error), reason="changed_meanwhile", path=error.path)
-
-
-def _stuck(error: SwapError) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"an interrupted deploy could be neither finished nor undone: {error};"
-        " remove the cause, the next deploy or rollback tries again",
-        reason="recovery_pending",
-        next_actions=("fix_cause", "retry_command"),
-        journal=error.path,
-    )
-
-
-def _undone_in_part(error: SwapError) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"the deploy failed and was undone, but {error}",
-        reason="undone_in_part",
-        next_actions=("inspect_backups", "retry_command"),
-        left=list(error.left),
-    )
-
-
-def _unreadable(error: SwapError) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
+def _failure(error: SwapError) -> DeployError:
+    if error.kind == "changed":
+        return DeployError.because("changed_meanwhile", str(error), path=error.path)
+    if error.kind == "stuck":
+        return DeployError.because(
+            "recovery_pending",
+            f"an interrupted deploy could be neither finished nor undone: {error};"
+            " remove the cause, the next deploy or rollback tries again",
+            journal=error.path,
+        )
+    if error.kind == "undone_in_part":
+        message = f"the deploy failed and was undone, but {error}"
+        return DeployError.because("undone_in_part", message, left=list(error.left))
+    return DeployError.because(
+        "journal_unreadable",
         f"the journal of an interrupted deploy cannot be read: {error.path}; move it away to go on,"
         f" the backups are under {os.path.dirname(error.path)}",
-        reason="journal_unreadable",
-        next_actions=("move_journal_away", "retry_command"),
         path=error.path,
     )
-
-
-_ERRORS: dict[str, Callable[[SwapError], DeployError]] = {
-    "changed": _changed,
-    "stuck": _stuck,
-    "undone_in_part": _undone_in_part,
-    "unreadable": _unreadable,
-}

@@ -81,12 +81,7 @@ def _section(module: Module, blob: Blob) -> str:
     try:
         text = blob.read().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DeployError(
-            "E_UNEXPECTED",
-            f"AGENTS.md of module {module.id} is not UTF-8 text",
-            reason="module_invalid",
-            next_actions=("fix_module", "retry_command"),
-            module_id=module.id,
-        ) from error
+        message = f"AGENTS.md of module {module.id} is not UTF-8 text"
+        raise DeployError.because("module_invalid", message, module_id=module.id) from error
     newline = "" if text.endswith("\n") else "\n"
     return f"<!-- agentpack:module={module.id} -->\n{text}{newline}{END_MARKER}"
