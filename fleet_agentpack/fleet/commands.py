@@ -124,12 +124,10 @@ async def _show(fleet: FleetService, console: Console) -> None:
 
 async def _create(fleet: FleetService, console: Console) -> None:
     given = console.arguments
-    spec = given.spec
-    if given.spec_file:
-        try:
-            spec = read_text(given.spec_file)
-        except (OSError, UnreadableError) as error:
-            raise FleetError.bad_request(f"The spec file cannot be read: {error}") from error
+    try:
+        spec = read_text(given.spec_file) if given.spec_file else given.spec
+    except (OSError, UnreadableError) as error:
+        raise FleetError.bad_request(f"The spec file cannot be read: {error}") from error
     with progress() as report:
         created = await fleet.create(given.name, given.project, given.role, spec, report)
     _answer_message(created, console)

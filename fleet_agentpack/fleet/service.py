@@ -150,11 +150,8 @@ class FleetService:
         started = await self._shielded(self._hand_over(agent, task))
         # As it was handed over, even if it has ended since.
         asked = shorten(started.description)
-        return results.TaskChanged(
-            results.describe(results.RunningTask, started, summary=asked, status="running"),
-            "busy",
-            f"Task started on agent '{agent.name}'",
-        )
+        row = results.describe(results.RunningTask, started, summary=asked, status="running")
+        return results.TaskChanged(row, "busy", f"Task started on agent '{agent.name}'")
 
     async def stop(self, name: str) -> results.TaskChanged:
         """Interrupt the task of a busy agent."""
@@ -210,13 +207,13 @@ class FleetService:
             return agent
         newest = await asyncio.to_thread(self._ledger.newest, agent.workspace_id)
         if newest is None and agent.reported_at is not None:
-            raise _busy(agent, None)
+            raise FleetError.busy(agent.name)
         # The last task is over, or the agent was only just created: AgentAPI notices a moment
         # later than we do that it is idle.
         deadline = self._now() + timedelta(seconds=SETTLE_S)
         while agent.activity == "running":
             if self._now() >= deadline:
-                raise _busy(agent, None)
+                raise FleetError.busy(agent.name)
             await self._sleep(SETTLE_POLL_S)
             agent = await self._backend.with_activity(agent)
         return agent
@@ -226,7 +223,7 @@ class FleetService:
         try:
             await asyncio.to_thread(self._ledger.claim, task)
         except TaskOpenError as error:
-            raise _busy(agent, None) from error
+            raise FleetError.busy(agent.name) from error
         try:
             await self._backend.send(agent, task)
         except UnconfirmedError:
@@ -312,9 +309,7 @@ def _status(online: bool, working: bool) -> results.AgentStatus:
     return "busy" if working else "idle"
 
 
-def _busy(agent: AgentSnapshot, task: Task | None) -> FleetError:
-    if task is None:
-        return FleetError.busy(agent.name)
+def _busy(agent: AgentSnapshot, task: Task) -> FleetError:
     if task.status == "pending":
         return FleetError.conflict(
             f"Agent '{agent.name}' is being given a task: {task.summary}. If the sender died, the"

@@ -13,7 +13,7 @@ from fleet_agentpack.fleet.coder import errors, models
 from fleet_agentpack.fleet.coder.builds import BuildWatcher
 from fleet_agentpack.fleet.coder.client import CoderClient, app_path, at_once
 from fleet_agentpack.fleet.coder.listing import ListPage
-from fleet_agentpack.fleet.coder.projects import AgentTemplate, CoderNames, CoderProjects
+from fleet_agentpack.fleet.coder.projects import CoderNames, CoderProjects
 from fleet_agentpack.fleet.coder.snapshot import agent_app, listed_agent, snapshot
 from fleet_agentpack.fleet.coder.translate import as_fleet_errors, described, unavailable
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
@@ -46,13 +46,11 @@ class CoderBackend:
         *,
         timeouts: Timeouts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._names = names
         self._timeouts = timeouts or Timeouts()
         self._sleep = sleep
-        self._now = now
         self.catalogue = CoderProjects(client, names)
         self._builds = BuildWatcher(client, self._timeouts.poll_s, sleep)
         self._parameters: dict[str, dict[str, str]] = {}  # by build, where they never change
@@ -64,7 +62,7 @@ class CoderBackend:
 
     async def agents(self) -> list[ListedAgent]:
         """See `Workspaces.agents`: one request per 100 agents."""
-        taken_at = self._now()
+        taken_at = datetime.now(UTC)
         query = f"owner:me param:{self._names.role_parameter}"
         with as_fleet_errors():
             pages = await self._client.workspaces(query)
@@ -79,7 +77,7 @@ class CoderBackend:
 
     async def find(self, name: str, *, detailed: bool) -> AgentSnapshot:
         """See `Workspaces.find`: two requests, detailed at most four."""
-        taken_at = self._now()
+        taken_at = datetime.now(UTC)
         with as_fleet_errors():
             try:
                 workspace = await self._client.workspace(name)
@@ -105,10 +103,9 @@ class CoderBackend:
     async def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """See `Workspaces.create`."""
         with as_fleet_errors():
-            template = await self._template(new)
-            values = {self._names.role_parameter: new.role, template.spec_parameter: new.spec}
-            report(0, None, f"Creating workspace '{new.name}' from {template.template.name}")
-            workspace = await self._post(new, template, values)
+            template, values = await self.catalogue.plan(new)
+            report(0, None, f"Creating workspace '{new.name}' from {template.name}")
+            workspace = await self._post(new.name, template, values)
             if _lacks_provisioner(workspace):
                 report(0, None, "Coder has no provisioner for this template; waiting for one")
             self._remember(workspace.latest_build.id, values)
@@ -122,7 +119,7 @@ class CoderBackend:
                     Action("show_agent", {"agent_name": new.name}, "Check it with {}.", "{}"),
                     workspace_id=workspace.id,
                 ) from error
-        agent = self._snapshot(workspace, self._now())
+        agent = self._snapshot(workspace, datetime.now(UTC))
         return self._with_parameters(agent, values)
 
     async def delete(self, agent: AgentSnapshot, report: Progress) -> str | None:
@@ -195,45 +192,33 @@ class CoderBackend:
             messages = await self._client.agent_messages(self._app(agent))
         return [Message(row.role, row.content.rstrip(), row.time) for row in messages]
 
-    async def _template(self, new: NewAgent) -> AgentTemplate:
-        template = await self.catalogue.agent_template(new.project)
-        known = [role.name for role in template.roles]
-        if new.role not in known:
-            raise FleetError.bad_request(
-                f"Project '{new.project}' has no role '{new.role[:80]}'; choose from"
-                f" {', '.join(known)}.",
-                field="role",
-                roles=known,
-            )
-        return template
-
     async def _post(
-        self, new: NewAgent, template: AgentTemplate, values: dict[str, str]
+        self, name: str, template: models.Template, values: dict[str, str]
     ) -> models.Workspace:
         """Request the workspace; if the answer is lost, look for it instead of asking again."""
         try:
-            return await self._client.create_workspace(new.name, template.template, values)
+            return await self._client.create_workspace(name, template, values)
         except errors.Conflict as error:
-            raise await self._name_taken(new.name, error) from error
+            raise await self._name_taken(name, error) from error
         except errors.Invalid as error:
             raise FleetError.bad_request(
-                f"Coder refused to create '{new.name}': {error}", **described(error)
+                f"Coder refused to create '{name}': {error}", **described(error)
             ) from error
         except errors.NotConnected:
             raise
         except (errors.Unreachable, errors.Broken) as error:
             try:
-                made = await self._client.workspace(new.name)
+                made = await self._client.workspace(name)
                 if await self._client.parameters(made.latest_build.id) == values:
                     return made
             except errors.CoderError:
                 pass
-            raise unavailable(error, f"It is not known whether '{new.name}' was created") from error
+            raise unavailable(error, f"It is not known whether '{name}' was created") from error
 
     async def _name_taken(self, name: str, error: errors.CoderError) -> FleetError:
         """The contract's 400 where Coder answers 409, with the state of the existing workspace."""
         try:
-            agent = self._snapshot(await self._client.workspace(name), self._now())
+            agent = self._snapshot(await self._client.workspace(name), datetime.now(UTC))
             state = f" Its workspace is {agent.state}."
         except errors.CoderError:
             state = ""

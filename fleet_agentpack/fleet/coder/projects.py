@@ -12,6 +12,7 @@ from fleet_agentpack.fleet.coder.client import CoderClient
 from fleet_agentpack.fleet.coder.errors import Invalid, NotFound
 from fleet_agentpack.fleet.coder.translate import as_fleet_errors
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.models import NewAgent
 from fleet_agentpack.fleet.results import Project, Role
 from fleet_agentpack.fleet.roles import STANDARD_ROLES
 
@@ -32,15 +33,6 @@ class CoderNames:
     def spec_names(self) -> tuple[str, ...]:
         """The parameters that may hold the spec, best first."""
         return (self.spec_parameter,) if self.spec_parameter else SPEC_PARAMETERS
-
-
-@dataclass(frozen=True)
-class AgentTemplate:
-    """A template that agents can be made from."""
-
-    template: models.Template
-    roles: list[Role]
-    spec_parameter: str
 
 
 class CoderProjects:
@@ -84,9 +76,12 @@ class CoderProjects:
         parameter = asked.get(self._names.role_parameter)
         return _roles(parameter) if parameter else []
 
-    async def agent_template(self, project: str) -> AgentTemplate:
-        """The template of a project. Raises 404, or 400 if it cannot be used for agents."""
-        template = await self._find(project)
+    async def plan(self, new: NewAgent) -> tuple[models.Template, dict[str, str]]:
+        """The template for a new agent and the parameters to give it.
+
+        Raises 404 for an unknown project, 400 for one without such parameters or such a role.
+        """
+        template = await self._find(new.project)
         asked = await self._parameters_of(template)
         names = self._names
         role = asked.get(names.role_parameter)
@@ -94,12 +89,20 @@ class CoderProjects:
         if role is None or spec is None:
             missing = " or ".join(names.spec_names) if role else names.role_parameter
             raise FleetError.bad_request(
-                f"Project '{project}' cannot be used for agents: its template '{template.name}'"
-                f" has no parameter {missing}.",
-                project=project,
+                f"Project '{new.project}' cannot be used for agents: its template"
+                f" '{template.name}' has no parameter {missing}.",
+                project=new.project,
                 template=template.name,
             )
-        return AgentTemplate(template, _roles(role), spec)
+        known = [one.name for one in _roles(role)]
+        if new.role not in known:
+            raise FleetError.bad_request(
+                f"Project '{new.project}' has no role '{new.role[:80]}'; choose from"
+                f" {', '.join(known)}.",
+                field="role",
+                roles=known,
+            )
+        return template, {role.name: new.role, spec: new.spec}
 
     async def _find(self, project: str) -> models.Template:
         """The template of a project, by configured name, full name, name, then display name."""
