@@ -87,10 +87,10 @@ class ProjectFiles:
 
     def _project(self) -> Path:
         """The nearest folder with climpt's files, looking no higher than the repository's root."""
-        for folder in _up_to_repository(self._cwd):
-            if folder != self._home and (folder / FOLDER).is_dir():
-                return folder
-        return self._cwd
+        lineage = [self._cwd, *self._cwd.parents]
+        top = next((i for i, place in enumerate(lineage) if (place / ".git").exists()), 0)
+        nearest_first = (place for place in lineage[: top + 1] if place != self._home)
+        return next((place for place in nearest_first if (place / FOLDER).is_dir()), self._cwd)
 
     def _shown(self, root: Path, path: str) -> str:
         return f"~/{path}" if root == self._home != self._project() else path
@@ -144,9 +144,3 @@ def _registries(text: str) -> dict[str, str]:
     if not isinstance(registries, dict):
         raise UnusableFileError("registries must be an object of agents and paths")
     return {agent: path for agent, path in registries.items() if path and isinstance(path, str)}
-
-
-def _up_to_repository(folder: Path) -> Iterator[Path]:
-    lineage = [folder, *folder.parents]
-    top = next((i for i, place in enumerate(lineage) if (place / ".git").exists()), 0)
-    yield from lineage[: top + 1]

@@ -109,7 +109,7 @@ class Connection:
                 "Pass --name with the name under which fleet-agentpack was connected.",
             )
         own = self._installed(self.own_command(self.client.remove, None))
-        return Change("remove", file, _table(before), None, file.without_entry(self.keys), own)
+        return Change("remove", file, _table(before), None, file.with_entry(self.keys, None), own)
 
     def apply(self, change: Change) -> Outcome:
         """Carry a change out, by the client's own command where there is one.
