@@ -113,7 +113,7 @@ class DeployService:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
         name = "doctor --fix" if fix else "doctor"
         with self._command(name), self._cache(request) as cache:
-            workspace = Workspace.open(self._home, request, cache, self._snapshots)
+            workspace = Workspace(self._home, request, cache, self._snapshots)
             desired = workspace.desired()
             roots = [doctor.check_root(root) for root in desired.roots]
             unclean = doctor.check_git(self._home, desired.roots)
@@ -283,7 +283,7 @@ class DeployService:
     def _survey(
         self, request: Request, cache: RepoCache, reader: Reader
     ) -> tuple[Workspace, Survey]:
-        workspace = Workspace.open(self._home, request, cache, self._snapshots)
+        workspace = Workspace(self._home, request, cache, self._snapshots)
         survey = workspace.survey(reader)
         cache.reader.hashes.save(lambda: cache.reader.paths | reader.looked_at)
         warnings = [*survey.warnings, *left_behind(workspace, survey.roots), *self._pending()]
