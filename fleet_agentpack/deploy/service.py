@@ -236,15 +236,16 @@ class DeployService:
         self, request: Request, *, lock: bool | None, fetch: bool | None
     ) -> tuple[bool, bool]:
         """Whether an update would lock, and whether it would fetch."""
-        path = self._home.repo(request.repo) / lockfile.FILE_NAME
-        missing, wants_fetch = not path.exists(), fetch is not False
-        if lock is False and missing and wants_fetch:
-            raise DeployError.because(
-                "lockfile_missing",
-                f"lockfile missing: {path}; run `fleet-agentpack lock`, or drop --no-lock",
-                next_actions=("run_lock", "retry_command"),
-            ).during("update")
-        return (missing if lock is None else lock), wants_fetch
+        with self._command("update"):
+            path = self._home.repo(request.repo) / lockfile.FILE_NAME
+            missing, wants_fetch = not path.exists(), fetch is not False
+            if lock is False and missing and wants_fetch:
+                raise DeployError.because(
+                    "lockfile_missing",
+                    f"lockfile missing: {path}; run `fleet-agentpack lock`, or drop --no-lock",
+                    next_actions=("run_lock", "retry_command"),
+                )
+            return (missing if lock is None else lock), wants_fetch
 
     # Parts.
 
