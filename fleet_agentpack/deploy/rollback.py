@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.disk import Reader
@@ -65,25 +65,17 @@ class Rollback:
 
     def batch(self, event_id: str) -> Batch:
         """The transaction that carries it out."""
-
-        def record(changes: Sequence[SnapshotChange], backup_root: str) -> dict[str, object]:
-            listed = {change.path for change in changes}
-            manifests = (root.manifest for root in self.roots)
-            others = [change for change in manifests if change and change.path not in listed]
-            return Snapshot(
-                kind="rollback",
-                id=event_id,
-                created_at=now_text(),
-                targets=self.to.targets,
-                managed_files=tuple(file for root in self.roots for file in root.managed),
-                changes=(*changes, *others),
-                backup_root=backup_root,
-                rolled_back_to=self.to.id,
-                lockfile_sha256=self.to.lockfile_sha256,
-            ).document()
-
+        event = replace(
+            self.to,
+            kind="rollback",
+            id=event_id,
+            created_at=now_text(),
+            managed_files=tuple(file for root in self.roots for file in root.managed),
+            changes=tuple(root.manifest for root in self.roots if root.manifest),
+            rolled_back_to=self.to.id,
+        )
         origin = {"project_root": self.project_root} if self.project_root else {}
-        return Batch(event_id, self.steps, (), record, origin)
+        return Batch(event, self.steps, (), origin)
 
 
 def choose(history: History, store: SnapshotStore, snapshot_id: str) -> Snapshot:

@@ -62,7 +62,7 @@ def _manifest() -> str:
             target.name: {
                 "mode": "files",
                 "scope": "project" if target.project_only else "both",
-                "options": dict(target.options),
+                "options": target.default_options,
             }
             for target in ALL
         },
