@@ -50,6 +50,11 @@ def test_a_secret_is_masked_wherever_it_is(
     assert SECRET not in json.dumps(jsonable(answers))
 
 
+@pytest.mark.parametrize("key", ["password", "pin_token", "apiKey"])
+def test_a_secret_need_not_be_text(key: str) -> None:
+    assert masked({key: 12345, "deep": [{key: True}]}) == {key: "***", "deep": [{key: "***"}]}
+
+
 @pytest.mark.parametrize(
     "plain",
     [
