@@ -8,18 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fleet_agentpack.forge.definitions import schema
+from fleet_agentpack.forge.definitions import inheritance, schema
 from fleet_agentpack.forge.definitions.definition import (
     BODY_FIELD,
     Definition,
     read_document,
     version_of,
-)
-from fleet_agentpack.forge.definitions.inheritance import (
-    MOST_LOOKED_UP,
-    dependency_cycle,
-    inherit,
-    requirements,
 )
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.names import Kind, is_kebab, parse_reference
@@ -173,22 +167,24 @@ def _references(
     definition = Definition(kind, name, version_of(data), "local", shown, data, path)
     faults: list[schema.Fault] = []
     advice: list[Advice] = []
-    inherited = inherit(definition, resolver)
+    inherited = inheritance.inherit(definition, resolver)
     searches = list(inherited.searches)
     if inherited.problem and "cycle" in inherited.problem.details:
         faults.append(schema.Fault(("extends",), str(inherited.problem)))
     elif inherited.problem:
         advice.append(Advice(("extends",), str(inherited.problem), binding=True))
     field = "tools" if kind == "agent" else "depends_on"
-    needed = requirements(definition)
-    if len(needed) > MOST_LOOKED_UP:
-        advice.append(Advice((field,), f"Only the first {MOST_LOOKED_UP} tools were looked up"))
-    for text in needed[:MOST_LOOKED_UP]:
+    needed = inheritance.requirements(definition)
+    if len(needed) > inheritance.MOST_LOOKED_UP:
+        advice.append(
+            Advice((field,), f"Only the first {inheritance.MOST_LOOKED_UP} tools were looked up")
+        )
+    for text in needed[: inheritance.MOST_LOOKED_UP]:
         searches.append(resolver.find("tool", parse_reference(text)))
         if searches[-1].definition is None:
             place = (field, data[field].index(text))
             advice.append(Advice(place, f"Tool not found: {text}", binding=True))
-    cycle = dependency_cycle(definition, resolver)
+    cycle = inheritance.dependency_cycle(definition, resolver)
     if cycle:
         faults.append(schema.Fault((field,), f"circular dependency: {' -> '.join(cycle)}"))
     unreached = dict.fromkeys(reason for search in searches for reason in search.unreached)

@@ -14,17 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fleet_agentpack.forge import results
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.files import timestamp
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
-from fleet_agentpack.forge.results import (
-    CacheCleared,
-    CacheStats,
-    ClearedEntries,
-    DownloadStats,
-    ManifestStats,
-)
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.paths import is_inside
 
@@ -102,19 +96,21 @@ class Cache:
         """The time by which lifetimes are judged."""
         return self._clock()
 
-    def stats(self) -> CacheStats:
+    def stats(self) -> results.CacheStats:
         """Counts, sizes and ages."""
         manifests, downloads = self._entries("manifests"), self._entries("downloads")
         times = sorted(entry.time for entry in manifests)
         ages = (_iso(times[0]), _iso(times[-1])) if times else ("", "")
-        return CacheStats(
-            ManifestStats(len(manifests), _readable(manifests), *ages),
-            DownloadStats(len(downloads), _readable(downloads)),
+        return results.CacheStats(
+            results.ManifestStats(len(manifests), _readable(manifests), *ages),
+            results.DownloadStats(len(downloads), _readable(downloads)),
             totalSize=_readable([*manifests, *downloads]),
             location=str(self.directory),
         )
 
-    def clear(self, kind: str = "all", older_than_days: float | None = None) -> CacheCleared:
+    def clear(
+        self, kind: str = "all", older_than_days: float | None = None
+    ) -> results.CacheCleared:
         """Remove entries, all or those older than some days, and say what went.
 
         Raises `ForgeError` when the directory is not one that can be a cache, or a file stays.
@@ -128,7 +124,9 @@ class Cache:
             for each in ("manifests", "downloads")
         )
         size = _readable([*manifests, *downloads])
-        return CacheCleared(True, ClearedEntries(len(manifests), len(downloads), size))
+        return results.CacheCleared(
+            True, results.ClearedEntries(len(manifests), len(downloads), size)
+        )
 
     def _remove(self, kind: str, oldest: float | None) -> list[_Entry]:
         removed: list[_Entry] = []
