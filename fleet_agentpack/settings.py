@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import platformdirs
 
+from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.secret import Secret
 
@@ -81,7 +82,8 @@ class Settings:
         variables = dict(os.environ if environ is None else environ)
         directories = Directories.of_user()
         given = variables.get("FLEET_AGENTPACK_CONFIG")
-        path = Path(given).expanduser() if given else directories.config / "config.toml"
+        home = Path(variables.get("HOME") or Path.home())
+        path = expand_home(given, home) if given else directories.config / "config.toml"
         warnings: list[str] = []
         try:
             config = _load_config(path, required=bool(given))
@@ -93,7 +95,7 @@ class Settings:
         return cls(
             environ=variables,
             cwd=cwd or Path.cwd(),
-            home=Path(variables.get("HOME") or Path.home()),
+            home=home,
             directories=directories,
             config=config,
             config_path=path,

@@ -39,12 +39,8 @@ def _coder(settings: Settings, table: FleetTable) -> Backend:
     from fleet_agentpack.fleet.coder.transport import Connection
 
     access, coder = coder_access(settings), table.coder
-    names = CoderNames(
-        role_parameter=coder.role_parameter or CoderNames.role_parameter,
-        spec_parameter=coder.spec_parameter,
-        app_slug=coder.app_slug,
-        projects=coder.projects,
-    )
+    role = coder.role_parameter or CoderNames.role_parameter
+    names = CoderNames(role, coder.spec_parameter, coder.app_slug, coder.projects)
     timeouts = Timeouts(create_s=table.create_timeout_s)
     return CoderBackend(CoderClient(Connection(access.url, access.token)), names, timeouts=timeouts)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -114,6 +114,14 @@ class Task:
         """What was asked, and the outcome if there is one."""
         asked = shorten(self.description)
         return f"{asked} → {shorten(self.outcome, 500)}" if self.outcome else asked
+
+    def ended(self, status: TaskStatus, at: datetime, outcome: str | None = None) -> Task:
+        """The task once it is over; it never ends before it started."""
+        started = self.started_at or self.created_at
+        completed = max(at, self.started_at or at)
+        return replace(
+            self, status=status, started_at=started, completed_at=completed, outcome=outcome
+        )
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from fleet_agentpack.config import FleetTable
@@ -13,8 +12,6 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import Settings, SettingsError
-
-Engine = Literal["coder", "local"]
 
 ENGINE_VARIABLE = "FLEET_AGENTPACK_FLEET"
 TOKEN = re.compile(r"[!-:<-~]+")  # characters that fit in a header and a cookie
@@ -38,19 +35,16 @@ def fleet_table(settings: Settings) -> FleetTable:
         raise FleetError.unavailable(f"{error}.") from error
 
 
-def choose_engine(settings: Settings, table: FleetTable) -> Engine:
-    """Coder if it is configured or chosen, otherwise this machine."""
-    chosen = settings.environ.get(ENGINE_VARIABLE) or table.engine
-    if chosen == "coder":
-        return "coder"
-    if chosen == "local":
-        return "local"
-    if chosen:
+def choose_engine(settings: Settings, table: FleetTable) -> str:
+    """`coder` or `local`: Coder if it is configured or chosen, otherwise this machine."""
+    environ = settings.environ
+    configured = environ.get(URL_VARIABLE) or environ.get(TOKEN_VARIABLE)
+    chosen = environ.get(ENGINE_VARIABLE) or table.engine or ("coder" if configured else "local")
+    if chosen not in ("coder", "local"):
         raise FleetError.unavailable(
             f"{ENGINE_VARIABLE} (or [fleet] engine) must be 'coder' or 'local', not '{chosen}'."
         )
-    environ = settings.environ
-    return "coder" if environ.get(URL_VARIABLE) or environ.get(TOKEN_VARIABLE) else "local"
+    return chosen
 
 
 def coder_access(settings: Settings) -> CoderAccess:

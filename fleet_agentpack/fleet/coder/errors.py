@@ -4,9 +4,8 @@
       Unreachable          no answer: the connection broke
         NotConnected       nothing was sent: refused, no such host
         TimedOut           no answer in time
-      Refused              Coder denies the request
-        Unauthorized       the session token is invalid or expired
-        Forbidden
+      Unauthorized         the session token is invalid or expired
+      Forbidden            the token's user may not do this
       NotFound             no such object, or none that we may see
       RouteMissing         no such feature in this version of Coder
       Conflict             not now: a name is taken, a build is active
@@ -62,15 +61,11 @@ class TimedOut(Unreachable):
     """No answer in time."""
 
 
-class Refused(CoderError):
-    """Coder denies the request."""
-
-
-class Unauthorized(Refused):
+class Unauthorized(CoderError):
     """The session token is not accepted."""
 
 
-class Forbidden(Refused):
+class Forbidden(CoderError):
     """The token's user may not do this."""
 
 

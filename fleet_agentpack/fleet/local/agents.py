@@ -52,11 +52,11 @@ class AgentFolders:
         self._root = root
 
     @contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """One creation, start or deletion of an agent at a time. Raises 409."""
+    def locked(self, name: str) -> Iterator[LocalAgent | None]:
+        """One creation, start or deletion of an agent at a time; yields it. Raises 409."""
         try:
             with file_lock(self._root / f".{name.lower()}.lock", timeout_s=LOCK_S):
-                yield
+                yield self.find(name)
         except LockTimeoutError as error:
             raise FleetError.conflict(
                 f"Agent '{name}' is being changed by another process. Try again in a moment.",
@@ -95,14 +95,13 @@ class AgentFolders:
 
     def current(self, agent: LocalAgent) -> TaskFolder | None:
         """The task that an agent was given last."""
-        folder = self._root / agent.key
         try:
-            task_id = (folder / "current").read_text(encoding="utf-8")
+            task_id = (self._root / agent.key / "current").read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-        return TaskFolder(folder / "tasks" / task_id)
+        return self.task(agent, task_id)
 
-    def new_task(self, agent: LocalAgent, task_id: str) -> TaskFolder:
+    def task(self, agent: LocalAgent, task_id: str) -> TaskFolder:
         """The folder of a task; call `make_current` once it runs."""
         return TaskFolder(self._root / agent.key / "tasks" / task_id)
 

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -115,26 +116,23 @@ def _objects(output: Path) -> Iterator[JsonObject]:
         with output.open("rb") as stream:
             several = False
             for line in stream:
-                row = _parsed(line)
-                if row is not None:
+                if row := _parsed(line):
                     several = True
                     yield row
         if not several and output.stat().st_size <= MAX_LINE:
-            whole = _parsed(output.read_bytes())
-            if whole is not None:
-                yield whole
+            yield _parsed(output.read_bytes())
     except OSError:
         return
 
 
-def _parsed(text: bytes) -> JsonObject | None:
+def _parsed(text: bytes) -> JsonObject:
+    """A JSON object; empty if the text is anything else."""
     if len(text) > MAX_LINE or not text.lstrip().startswith(b"{"):
-        return None
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return row if isinstance(row, dict) else None
+        return {}
+    with suppress(ValueError, RecursionError):
+        row: JsonObject = json.loads(text)
+        return row
+    return {}
 
 
 def _at(row: JsonObject, path: str) -> object:

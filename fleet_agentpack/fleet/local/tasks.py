@@ -120,7 +120,7 @@ class TaskFolder:
             return episode
         ended = self._read("outcome.json", Exit)
         closed_at = datetime.fromtimestamp(ended.at if ended else self._last_sign(), UTC)
-        if self.interrupted:
+        if (self.path / "interrupted").exists():
             return replace(episode, ended="idle", closed_at=closed_at)
         result = self.result(program)
         failed = ended is None or ended.status != 0 or result.failed
@@ -136,22 +136,14 @@ class TaskFolder:
         """What the program itself reported."""
         return program.read(self.path / "output") if program else ProgramResult()
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether the task was asked to end."""
-        return (self.path / "interrupted").exists()
-
     def interrupt(self) -> None:
         """End the program: interrupt its process group, then kill it. Raises 503 if that fails."""
         write_atomic(self.path / "interrupted", "")
-        for number, limit_s in (
-            (signal.SIGINT, INTERRUPT_S),
-            (signal.SIGTERM, END_S),
-            (signal.SIGKILL, END_S),
-        ):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if not self.running:
                 break
             self._signal(number)
+            limit_s = INTERRUPT_S if number == signal.SIGINT else END_S
             deadline = time.monotonic() + limit_s
             while self.running and time.monotonic() < deadline:
                 time.sleep(POLL_S)
@@ -188,17 +180,11 @@ class TaskFolder:
     def _locked(self) -> bool:
         """Whether the runner or its program lives; a shared lock lets two callers look at once."""
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            return False
-        finally:
-            os.close(descriptor)
+            with (self.path / "lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
+        return False
 
     def _started_at(self) -> float:
         return self.record.at if self.record else 0.0
