@@ -29,11 +29,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from fleet_agentpack.deploy.disk import sync_directory
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.files import sync_directory
 from fleet_agentpack.kit.results import jsonable
 
 FILES_PER_SKILL = 10

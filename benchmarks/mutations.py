@@ -88,6 +88,7 @@ class Scratch:
         # Not the checkout's own environment: what is installed there is the checkout.
         venv.create(folder / "env", with_pip=False)
         self._python = folder / "env" / "bin" / "python"
+        self._running: subprocess.Popen[str] | None = None
         libraries = next((folder / "env" / "lib").glob("python*")) / "site-packages"
         paths = f"{self.tree}\n{sysconfig.get_path('purelib')}\n"
         (libraries / "tree.pth").write_text(paths, encoding="utf-8")
@@ -104,7 +105,7 @@ class Scratch:
         command = [self._python, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE"]
         command += ["-p", "no:cacheprovider", *more, *tests]
         began = time.monotonic()
-        process = subprocess.Popen(
+        process = self._running = subprocess.Popen(
             command,
             cwd=self.tree,
             stdin=subprocess.DEVNULL,
@@ -118,10 +119,15 @@ class Scratch:
         except subprocess.TimeoutExpired:
             output = None
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            self.stop()
             process.wait()
         return _verdict(process.returncode, output, time.monotonic() - began)
+
+    def stop(self) -> None:
+        """End the tests that run here, with all that they started."""
+        if self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._running.pid, signal.SIGKILL)
 
     @contextlib.contextmanager
     def _changed(self, mutation: Mutation) -> Iterator[None]:
@@ -204,12 +210,20 @@ def _judge_all(chosen: Sequence[Mutation]) -> int:
                 free.put(scratch)
 
         verdicts = {}
-        with ThreadPoolExecutor(WORKERS) as pool:
+        pool = ThreadPoolExecutor(WORKERS)
+        try:
             for mutation, verdict in pool.map(judge, chosen):
                 verdicts[mutation] = verdict
                 word = verdict.state if verdict.noticed else verdict.state.upper()
                 line = f"{word:9} {mutation.name:34} {verdict.seconds:4.0f} s  {verdict.told}"
                 print(line.rstrip(), flush=True)
+        except BaseException:  # Ctrl-C reaches us alone: the tests have sessions of their own
+            pool.shutdown(wait=False, cancel_futures=True)
+            for scratch in scratches:
+                scratch.stop()
+            raise
+        finally:
+            pool.shutdown()
     return _summary(verdicts)
 
 
@@ -227,4 +241,7 @@ def _summary(verdicts: dict[Mutation, Verdict]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

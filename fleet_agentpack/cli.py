@@ -11,10 +11,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from fleet_agentpack import domains
 from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import (
     HttpSettings,
@@ -222,7 +222,7 @@ def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSetti
 
 def _token(given: str | None, settings: Settings) -> Secret | None:
     if given:
-        return read_token_file(Path(given).expanduser())
+        return read_token_file(expand_home(given, settings.home))
     token = settings.environ.get("FLEET_AGENTPACK_TOKEN", "")
     return Secret(token) if token else None
 

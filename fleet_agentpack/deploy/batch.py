@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fleet_agentpack.deploy.journal import After, Before, Row
-from fleet_agentpack.deploy.model import Blob
+from fleet_agentpack.deploy.model import Blob, Output
+from fleet_agentpack.deploy.snapshots import Snapshot
+from fleet_agentpack.kit.disk import State
 
 
 class Step(NamedTuple):
@@ -22,49 +22,21 @@ class Step(NamedTuple):
     mode: int | None = None  # exactly this one; else what was there, or the usual
 
 
-class Kept(NamedTuple):
-    """A file that the snapshot keeps a copy of."""
-
-    target: str
-    path: str
-    blob: Blob
-
-
 @dataclass(frozen=True)
 class Batch:
-    """A transaction to be: its steps, what its snapshot keeps, and the record that completes it."""
+    """A transaction to be: its snapshot, its steps, and what the snapshot keeps a copy of."""
 
-    id: str
+    snapshot: Snapshot  # without what the steps change, which is known once they are staged
     steps: Sequence[Step]
-    kept: Sequence[Kept]
-    record: Callable[[Sequence[Row], str], dict[str, Any]]  # from the rows and the backup directory
+    kept: Sequence[Output]
     origin: dict[str, Any]
 
 
-def after_of(step: Step, before: Before | None) -> After:
+def new_state(step: Step, blob: Blob, before: State | None) -> State:
     """What a step leaves: an updated file keeps its mode, a new one gets the usual one."""
-    executable = step.blob is not None and step.blob.executable
-    sha256 = step.blob.sha256 if step.blob else ""
     if step.mode is not None:
-        return After(sha256, step.mode, True)
+        return State("file", blob.sha256, step.mode)
     if before is None or before.link is not None:
-        return After(sha256, 0o755 if executable else 0o644, False)
+        return State("file", blob.sha256, 0o755 if blob.executable else 0o644, exact=False)
     readable = (before.mode & 0o444) >> 2
-    return After(sha256, before.mode | readable if executable else before.mode, True)
-
-
-def missing_directories(rows: Sequence[Row]) -> list[str]:
-    """The directories that the rows need and that are not there, outermost first."""
-    known: dict[str, bool] = {}
-    missing: list[str] = []
-    for row in rows:
-        directory = os.path.dirname(row.path) if row.after else "/"
-        chain = []
-        while directory not in known:
-            known[directory] = os.path.isdir(directory)
-            if known[directory]:
-                break
-            chain.append(directory)
-            directory = os.path.dirname(directory)
-        missing.extend(reversed(chain))
-    return missing
+    return State("file", blob.sha256, before.mode | readable if blob.executable else before.mode)

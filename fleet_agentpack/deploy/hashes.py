@@ -17,16 +17,19 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.errors import io_errors
 from fleet_agentpack.deploy.model import FileState
-from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.files import hash_file, hash_open, write_atomic
 from fleet_agentpack.kit.stamps import settled, stamp_of
 
 FORMAT = b"fleet-agentpack hashes 2\n"
 KEPT_DAYS = 60
-_WHOLE_READ = 1 << 20
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-_READ_PLAIN = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_READ_PLAIN = (
+    os.O_RDONLY
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+)
 
 _COLUMNS = "qqQqQ"  # as in a stamp
 
@@ -55,7 +58,7 @@ class HashCache:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "not a regular file", path)
-            sha256 = _hash(descriptor, found.st_size)
+            sha256 = hash_open(descriptor, found.st_size)
         finally:
             os.close(descriptor)
         stamp = stamp_of(found)
@@ -88,33 +91,10 @@ def may_execute(mode: int) -> bool:
     return mode & stat.S_IXUSR != 0 and os.name != "nt"
 
 
-def hash_file(path: str, size: int) -> str:
-    """The SHA-256 of a file's bytes; links are followed. Raises `OSError`."""
-    descriptor = os.open(path, _READ)
-    try:
-        return _hash(descriptor, size)
-    finally:
-        os.close(descriptor)
-
-
-def _hash(descriptor: int, size: int) -> str:
-    if size < _WHOLE_READ:
-        data = os.read(descriptor, size + 1)
-        if len(data) == size:  # all of it, unless the file is growing under us
-            return hashlib.sha256(data).hexdigest()
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    digest = hashlib.sha256()
-    while chunk := os.read(descriptor, _WHOLE_READ):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
 def hash_at(path: str) -> str:
     """The SHA-256 of a file, straight from the disk. Raises `DeployError`."""
-    try:
+    with io_errors(path, "read"):
         return hash_file(path, os.stat(path).st_size)
-    except OSError as error:
-        raise DeployError.io(path, error, "read") from error
 
 
 def cache_file(directory: Path, *names: str) -> Path:

@@ -1,31 +1,31 @@
-"""Carries out a list of changes so that a kill leaves old or new, never a mix.
+"""Carries out a batch as one swap that leaves a snapshot; see `kit.swap` for what a kill leaves.
 
-Stage every before and after → write the journal → swap file by file → record → drop the journal.
-An error while it runs goes back at once, from the backups. After a kill, `Transaction.recover` goes
-forward, and back if that fails. A file that is neither old nor new is left alone, and named.
+The stage becomes the snapshot's directory: copies of every output in `state`, what was replaced in
+`backup`. The snapshot's record is the last thing to be put in place.
 """
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from fleet_agentpack.deploy import journal as journals
-from fleet_agentpack.deploy.batch import Batch, Kept, Step, after_of, missing_directories
+from fleet_agentpack.deploy.batch import Batch, Step, new_state
 from fleet_agentpack.deploy.disk import Disk, find
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.hashes import hash_file
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.indented_json import indented
-from fleet_agentpack.deploy.journal import Before, Journal, Row
-from fleet_agentpack.deploy.model import TEMPORARY_PREFIX, Blob, path_key, safe_name
+from fleet_agentpack.deploy.model import Blob, copy_name
+from fleet_agentpack.deploy.snapshots import SnapshotChange
+from fleet_agentpack.kit.disk import State
+from fleet_agentpack.kit.journal import Journal, Row, SwapError, changed
+from fleet_agentpack.kit.swap import Area, Swap
 
 Report = Callable[[float, float | None, str], None]
-
-_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
 
 
 class Transaction:
@@ -35,328 +35,130 @@ class Transaction:
         self._home = home
         self._disk = disk
         self._report = report
-        self._made: set[str] = set()  # directories known to exist
-        self._reached = 0  # how many rows may have been swapped
+        self._swap = Swap(Area(home.journal, home.staging, home.snapshots), disk, self._swapped)
+        self._kept = self._steps = 0  # how much there is to do
 
     def run(self, batch: Batch) -> None:
         """Carry a batch out, or leave everything as it was. Raises `DeployError`."""
-        base = self._home.staging / batch.id
-        self._made.clear()
-        self._reached = 0
-        try:
-            rows = self._stage(batch, base)
-            self._disk.sync_tree(str(base))
-            backup_root = str(self._home.snapshots / batch.id / "backup")
-            journal = Journal(
-                batch.id,
-                tuple(rows),
-                tuple(missing_directories(rows)),
-                batch.record(rows, backup_root),
-            )
-            self._replace(str(self._home.journal), journal.encode(), f"{base}/journal.json")
-        except OSError as error:
-            self._discard(base)
-            raise _told(error, base) from error
-        except BaseException:
-            self._discard(base)
-            raise
-        try:
-            self._forward(journal, len(batch.kept))
-            self._finish(journal)
-        except OSError as error:
-            self._go_back(journal, error)
-            raise _told(error, base) from error
-        except BaseException as error:
-            self._go_back(journal, error)
-            raise
+        name = batch.snapshot.id
+        with _told(self._home.staging / name):
+            with self._swap.staging(name) as stage:
+                rows = self._stage(batch, stage)
+                rows.append(self._record(batch, rows, stage))
+            self._swap.run(name, rows, keep=True)
 
     def recover(self) -> list[str]:
         """Finish or undo what an interrupted command left, and say so. Raises `DeployError`."""
-        journal = journals.load(self._home.journal)
-        if journal is None:
-            self._discard(self._home.staging)
+        with _told(self._home.journal):
+            recovered = self._swap.recover()
+        if recovered is None:
             return []
-        try:
-            left = self._complete(journal)
-            self._finish(journal)
-        except (OSError, DeployError):
-            try:
-                left = self._undo(journal, len(journal.rows))
-            except (OSError, DeployError) as error:
-                raise _stuck(self._home, error) from error
-            return [f"an interrupted deploy ({journal.id}) was undone", *left]
-        return [f"an interrupted deploy ({journal.id}) was finished", *left]
+        outcome = "finished" if recovered.finished else "undone"
+        return [f"an interrupted deploy ({recovered.id}) was {outcome}", *recovered.left]
 
-    # Staging: nothing that anybody else looks at is touched.
-
-    def _stage(self, batch: Batch, base: Path) -> list[Row]:
-        self._make(str(base / "backup"))
-        self._make(str(base / "state"))
-        self._disk.create(str(base / "origin.json"), json.dumps(batch.origin).encode(), 0o644)
-        total = len(batch.kept) + len(batch.steps)
-        tick = max(1, total // 100)
+    def _stage(self, batch: Batch, stage: str) -> list[Row]:
+        self._swap.make(f"{stage}/backup")
+        self._swap.make(f"{stage}/state")
+        self._disk.create(f"{stage}/origin.json", json.dumps(batch.origin).encode(), 0o644)
+        self._kept, self._steps = len(batch.kept), len(batch.steps)
+        tick = max(1, (self._kept + self._steps) // 100)
         first_copy: dict[tuple[str, bool], str] = {}
         staged: dict[tuple[str, str], str] = {}
-        steps = [Kept(step.target, step.path, step.blob) for step in batch.steps if step.blob]
-        for number, kept in enumerate([*batch.kept, *steps]):
-            if (kept.target, kept.path) not in staged:
-                name = f"state/{safe_name(kept.target)}/{path_key(kept.path)}"
-                self._keep(f"{base}/{name}", kept.blob, first_copy)
-                staged[kept.target, kept.path] = name
+        kept = [((output.root.target, output.path), output.blob) for output in batch.kept]
+        kept += [((step.target, step.path), step.blob) for step in batch.steps if step.blob]
+        for number, (place, blob) in enumerate(kept):
+            if place not in staged:
+                staged[place] = f"state/{copy_name(*place)}"
+                self._keep(f"{stage}/{staged[place]}", blob, first_copy)
             if number % tick == 0:
-                self._report(number, total + len(batch.steps), "keeping a copy of every file")
-        return [self._row(step, base, staged.get((step.target, step.path))) for step in batch.steps]
+                total = self._kept + 2 * self._steps
+                self._report(number, total, "keeping a copy of every file")
+        return [self._row(step, stage, staged) for step in batch.steps]
 
     def _keep(self, place: str, blob: Blob, first_copy: dict[tuple[str, bool], str]) -> None:
         """Store a copy; the same content twice is one file with two names."""
-        self._make(os.path.dirname(place))
+        self._swap.make(os.path.dirname(place))
         key = (blob.sha256, blob.executable)
-        if key in first_copy:
-            try:
-                self._disk.link(first_copy[key], place)
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-            else:
-                return
+        if key in first_copy and self._swap.linked(first_copy[key], place):
+            return
         self._disk.create(place, blob.read(), 0o755 if blob.executable else 0o644)
         first_copy[key] = place
 
-    def _row(self, step: Step, base: Path, staged: str | None) -> Row:
+    def _row(self, step: Step, stage: str, staged: dict[tuple[str, str], str]) -> Row:
         before, backup = None, None
         if step.before_sha256 is not None:
-            found = find(step.path)
-            if found is None or found.sha256 != step.before_sha256:
-                raise _changed(step.path)
-            before = Before(found.sha256, found.mode, found.link)
-            backup = f"backup/{safe_name(step.target)}/{path_key(step.path)}"
-            self._back_up(step.path, before, f"{base}/{backup}")
-        after = after_of(step, before) if step.blob else None
-        return Row(
-            step.target, step.op, step.path, before, after, backup, staged if after else None
+            before = find(step.path)
+            if before is None or before.sha256 != step.before_sha256:
+                raise changed(step.path)
+            backup = f"backup/{copy_name(step.target, step.path)}"
+            self._swap.back_up(step.path, before, f"{stage}/{backup}")
+        if step.blob is None:
+            return Row(step.path, before, None, backup)
+        after = new_state(step, step.blob, before)
+        return Row(step.path, before, after, backup, staged[step.target, step.path])
+
+    def _record(self, batch: Batch, rows: list[Row], stage: str) -> Row:
+        """The snapshot's record, which names where the backups will be."""
+        backups = f"{self._home.snapshots}/{batch.snapshot.id}"
+        changes = [
+            SnapshotChange(
+                step.target,
+                step.op,
+                step.path,
+                f"{backups}/{row.backup}" if row.backup else None,
+                row.before.sha256 if row.before else None,
+                row.after.sha256 if row.after else None,
+            )
+            for step, row in zip(batch.steps, rows, strict=True)
+        ]
+        listed = {change.path for change in changes}
+        changes += [change for change in batch.snapshot.changes if change.path not in listed]
+        done = replace(batch.snapshot, changes=tuple(changes), backup_root=f"{backups}/backup")
+        record = indented(done.document())
+        self._disk.create(f"{stage}/record.json", record, 0o644)
+        after = State("file", hashlib.sha256(record).hexdigest(), 0o644, exact=False)
+        return Row(f"{backups}.json", None, after, None, "record.json", moved=True)
+
+    def _swapped(self, number: int) -> None:
+        if number % max(1, self._steps // 100) == 0:
+            done = self._kept + self._steps
+            self._report(done + number, done + self._steps, "writing the files")
+
+
+def pending(home: Home) -> str | None:
+    """The id of a transaction that is under way or was cut short. Raises `DeployError`."""
+    with _told(home.journal):
+        journal = Journal.load(home.journal)
+    return journal.id if journal else None
+
+
+@contextmanager
+def _told(place: Path) -> Iterator[None]:
+    """The errors of the system and of a swap as errors of deploy."""
+    try:
+        yield
+    except OSError as error:
+        raise DeployError.io(error.filename or place, error) from error
+    except SwapError as error:
+        raise _failure(error) from error
+
+
+def _failure(error: SwapError) -> DeployError:
+    if error.kind == "changed":
+        return DeployError.because("changed_meanwhile", str(error), path=error.path)
+    if error.kind == "stuck":
+        return DeployError.because(
+            "recovery_pending",
+            f"an interrupted deploy could be neither finished nor undone: {error};"
+            " remove the cause, the next deploy or rollback tries again",
+            journal=error.path,
         )
-
-    def _back_up(self, path: str, before: Before, place: str) -> None:
-        """Keep what will be replaced: the same file under a second name, or a copy of it."""
-        self._make(os.path.dirname(place))
-        if before.link is None and os.lstat(path).st_nlink == 1:
-            try:
-                self._disk.link(path, place)
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-            else:
-                return
-        data = Path(path).read_bytes() if before.sha256 else b""
-        self._disk.create(place, data, before.mode if before.link is None else 0o600, exact=True)
-        if before.sha256 and hash_file(place, len(data)) != before.sha256:
-            raise _changed(path)
-
-    # Swapping: file by file, each in one step.
-
-    def _forward(self, journal: Journal, already: int) -> None:
-        total = already + len(journal.rows)
-        tick = max(1, len(journal.rows) // 100)
-        base = self._base(journal)
-        for number, row in enumerate(journal.rows):
-            self._swap(journal, number, row, base)
-            if number % tick == 0:
-                self._report(total + number, total + len(journal.rows), "writing the files")
-
-    def _swap(self, journal: Journal, number: int, row: Row, base: str) -> None:
-        if row.before is None:
-            if os.path.lexists(row.path):
-                raise _changed(row.path)
-        elif not row.before.describes(find(row.path)):
-            raise _changed(row.path)
-        self._reached = number + 1
-        self._put(journal, number, row, base)
-
-    def _put(self, journal: Journal, number: int, row: Row, base: str) -> None:
-        if row.after is None or row.staged is None:
-            self._disk.remove(row.path)
-            return
-        directory = os.path.dirname(row.path)
-        self._make(directory)
-        temporary = _temporary(journal, number, row)
-        data = _read(f"{base}/{row.staged}")
-        self._disk.create(temporary, data, row.after.mode, exact=row.after.exact)
-        self._disk.rename(temporary, row.path)
-
-    def _finish(self, journal: Journal) -> None:
-        """Put the snapshot where it belongs, then let the journal go: the point of no return."""
-        staged = self._home.staging / journal.id
-        final = self._home.snapshots / journal.id
-        self._make(str(self._home.snapshots))
-        if staged.exists():
-            self._disk.rename(str(staged), str(final))
-        self._replace(f"{final}.json", indented(journal.record), f"{final}/record.json")
-        self._disk.remove(str(self._home.journal))
-
-    # Recovery.
-
-    def _complete(self, journal: Journal) -> list[str]:
-        warnings = []
-        base = self._base(journal)
-        for number, row in enumerate(journal.rows):
-            self._clear_temporary(journal, number, row)
-            found = find(row.path)
-            if row.is_done(found):
-                continue
-            if row.is_undone(found):
-                self._put(journal, number, row, base)
-            else:
-                warnings.append(self._leave(journal, row))
-        return warnings
-
-    def _leave(self, journal: Journal, row: Row) -> str:
-        """A file that somebody changed in between stays; the snapshot keeps its bytes as well."""
-        kept = self._place(journal, f"backup/{safe_name(row.target)}/{path_key(row.path)}.found")
-        if os.path.isfile(row.path) and not os.path.exists(kept):
-            self._make(os.path.dirname(kept))
-            self._disk.create(kept, _read(row.path), 0o600)
-        return f"{row.path} was changed by somebody else meanwhile and is left as it is"
-
-    def _undo(self, journal: Journal, reached: int) -> list[str]:
-        """Everything back as it was, except what somebody else has changed since."""
-        warnings = []
-        for number, row in reversed(list(enumerate(journal.rows[:reached]))):
-            self._clear_temporary(journal, number, row)
-            found = find(row.path)
-            if row.is_undone(found):
-                continue
-            if row.is_done(found):
-                self._restore(journal, number, row)
-            else:
-                warnings.append(self._leave(journal, row))
-        for directory in reversed(journal.directories):
-            try:
-                self._disk.remove_directory(directory)
-            except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-        self._abandon(journal, keep=bool(warnings))
-        return warnings
-
-    def _restore(self, journal: Journal, number: int, row: Row) -> None:
-        if row.before is None or row.backup is None:
-            self._disk.remove(row.path)
-            return
-        temporary = _temporary(journal, number, row)
-        backup = self._place(journal, row.backup)
-        self._make(os.path.dirname(row.path))
-        if row.before.link is not None:
-            self._disk.symlink(row.before.link, temporary)
-        else:
-            try:  # a second name needs no space on a full disk
-                self._disk.link(backup, temporary)
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                self._disk.create(temporary, _read(backup), row.before.mode, exact=True)
-        self._disk.rename(temporary, row.path)
-
-    def _abandon(self, journal: Journal, *, keep: bool) -> None:
-        """Drop an undone transaction; what somebody may miss stays in the snapshots' folder."""
-        staged = self._home.staging / journal.id
-        final = self._home.snapshots / journal.id
-        if os.path.lexists(f"{final}.json"):
-            self._disk.remove(f"{final}.json")
-        if keep and staged.exists():
-            self._make(str(self._home.snapshots))
-            self._disk.rename(str(staged), str(final))
-        elif not keep and final.exists():
-            self._disk.rename(str(final), str(staged))
-        self._disk.remove(str(self._home.journal))
-        if not keep:
-            self._discard(staged)
-
-    def _go_back(self, journal: Journal, cause: BaseException) -> None:
-        try:
-            left = self._undo(journal, self._reached)
-        except (OSError, DeployError) as error:
-            raise _stuck(self._home, error) from cause
-        if left:
-            raise DeployError(
-                "E_UNEXPECTED",
-                f"the deploy failed and was undone, but {left[0]}; the backups are in"
-                f" {self._home.snapshots / journal.id}",
-                reason="undone_in_part",
-                next_actions=("inspect_backups", "retry_command"),
-                left=left,
-            ) from cause
-
-    # Small steps.
-
-    def _base(self, journal: Journal) -> str:
-        """Where the staged files are: in the staging area, or already in the snapshots' folder."""
-        staged = f"{self._home.staging}/{journal.id}"
-        return staged if os.path.isdir(staged) else f"{self._home.snapshots}/{journal.id}"
-
-    def _place(self, journal: Journal, name: str) -> str:
-        return f"{self._base(journal)}/{name}"
-
-    def _clear_temporary(self, journal: Journal, number: int, row: Row) -> None:
-        temporary = _temporary(journal, number, row)
-        if os.path.lexists(temporary):
-            self._disk.remove(temporary)
-
-    def _make(self, directory: str) -> None:
-        """Make a directory and those above it."""
-        if directory in self._made:
-            return
-        if not os.path.isdir(directory):
-            self._make(os.path.dirname(directory))
-            try:
-                self._disk.make_directory(directory)
-            except FileExistsError:
-                if not os.path.isdir(directory):
-                    raise
-        self._made.add(directory)
-
-    def _replace(self, path: str, data: bytes, temporary: str) -> None:
-        """Write a file of ours in one step, by way of a place that recovery throws away."""
-        if os.path.lexists(temporary):
-            self._disk.remove(temporary)
-        self._disk.create(temporary, data, 0o644)
-        self._disk.rename(temporary, path)
-
-    def _discard(self, directory: Path) -> None:
-        """Throw staged files away; what cannot be removed now goes next time."""
-        if directory.exists():
-            self._disk.remove_tree(str(directory))
-
-
-def _temporary(journal: Journal, number: int, row: Row) -> str:
-    directory = os.path.dirname(row.path)
-    return f"{directory.rstrip('/')}/{TEMPORARY_PREFIX}{journal.id}-{number}"
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as stream:
-        return stream.readall() or b""
-
-
-def _changed(path: str) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"{path} changed while the command was running; run it again",
-        reason="changed_meanwhile",
-        path=path,
-    )
-
-
-def _told(error: OSError, place: Path) -> DeployError:
-    return DeployError.io(error.filename or place, error, "write")
-
-
-def _stuck(home: Home, error: OSError | DeployError) -> DeployError:
-    told = _told(error, home.journal) if isinstance(error, OSError) else error
-    return DeployError(
-        "E_UNEXPECTED",
-        f"an interrupted deploy could be neither finished nor undone: {told};"
-        " remove the cause, the next deploy or rollback tries again",
-        reason="recovery_pending",
-        next_actions=("fix_cause", "retry_command"),
-        journal=str(home.journal),
+    if error.kind == "undone_in_part":
+        message = f"the deploy failed and was undone, but {error}"
+        return DeployError.because("undone_in_part", message, left=list(error.left))
+    return DeployError.because(
+        "journal_unreadable",
+        f"the journal of an interrupted deploy cannot be read: {error.path}; move it away to go on,"
+        f" the backups are under {os.path.dirname(error.path)}",
+        path=error.path,
     )

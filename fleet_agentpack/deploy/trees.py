@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.hashes import HashCache, hash_file, may_execute
+from fleet_agentpack.deploy.hashes import HashCache, may_execute
 from fleet_agentpack.deploy.listing import Lister, Listing
 from fleet_agentpack.deploy.model import Blob, FileState
+from fleet_agentpack.kit.files import hash_file
 from fleet_agentpack.kit.paths import is_inside
 
 Tree = dict[str, Blob]  # relative path → content
@@ -174,13 +175,7 @@ def _check_encoding(path: str) -> None:
 
 
 def _broken(path: str, problem: str) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"{path} {problem}",
-        reason="module_source_unusable",
-        next_actions=("fix_module", "retry_command"),
-        path=path,
-    )
+    return DeployError.because("module_source_unusable", f"{path} {problem}", path=path)
 
 
 def _unreadable(path: str, error: OSError) -> DeployError:

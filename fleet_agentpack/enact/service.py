@@ -18,8 +18,8 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import Reference, parse
 from fleet_agentpack.enact.results import BrokenTool, if_any
 from fleet_agentpack.enact.sessions import Sessions
-from fleet_agentpack.enact.statefiles import ToolsFile
 from fleet_agentpack.enact.store import Store
+from fleet_agentpack.enact.tool_lists import ToolsFile
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.results import UNKNOWN
 
@@ -121,13 +121,14 @@ class EnactService:
         acquired = self._sources.acquire(wanted, self.config, tick)
         report(1, 2, f"installing {acquired.receipt.name}@{acquired.receipt.version}")
         project_file = self._settings.project_file if project else None
-        previous = store.install(acquired.package, acquired.receipt, project=project_file)
+        replaced = store.install(acquired.package, acquired.receipt, project=project_file)
         receipt = acquired.receipt
         message = f"Installed {receipt.name}@{receipt.version}"
-        if previous and previous != receipt.version:
-            message += f" (was {previous})"
-        warnings = if_any([*acquired.warnings, *self._after_install(store, receipt.name)])
-        return results.ChangeResult(message, warnings)
+        if replaced.version and replaced.version != receipt.version:
+            message += f" (was {replaced.version})"
+        warnings = [*acquired.warnings, *replaced.warnings]
+        warnings += self._after_install(store, receipt.name)
+        return results.ChangeResult(message, if_any(warnings))
 
     def uninstall(
         self, tool: str, session: str | None = None, *, project: bool = False
@@ -143,7 +144,8 @@ class EnactService:
         if wanted.version and wanted.version != pinned:
             raise EnactError.version_not_found(wanted.name, wanted.version, [pinned])
         removed = store.uninstall(wanted.name, project=project_file)
-        return results.ChangeResult(f"Uninstalled {wanted.name}@{removed}")
+        message = f"Uninstalled {wanted.name}@{removed.version}"
+        return results.ChangeResult(message, if_any(removed.warnings))
 
     def installed(self, session: str | None = None) -> results.ToolList:
         """What is installed."""

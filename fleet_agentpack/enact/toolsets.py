@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import is_name
 from fleet_agentpack.enact.results import Toolset, ToolsetChange, ToolsetInUse
-from fleet_agentpack.enact.statefiles import McpFile
+from fleet_agentpack.enact.tool_lists import McpFile
 from fleet_agentpack.kit.actions import Action
 
 if TYPE_CHECKING:

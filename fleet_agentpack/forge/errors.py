@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from fleet_agentpack.kit.actions import Action
@@ -149,10 +150,10 @@ class ForgeError(AppError):
             hint = [f"Ask for another version: {', '.join(versions[:MOST_SHOWN])}"]
         elif similar:
             hint = [f"Did you mean {', '.join(similar)}?"]
-        where = f"in {', '.join(searched)}" if searched else "as this source is switched off"
+        where = f" in {', '.join(searched)}" if searched else ": this source is switched off"
         return cls(
             "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
-            f"{what} {where}",
+            f"{what}{where}",
             details={"name": name, **details, "searched": list(searched)},
             suggestions=[
                 *hint,
@@ -209,8 +210,17 @@ class ForgeError(AppError):
         return cls("PERMISSION_DENIED", message, details=details, suggestions=suggestions)
 
     @classmethod
+    def unwritable(cls, path: Path, error: OSError) -> ForgeError:
+        """A file that could not be written."""
+        return cls.denied(
+            f"cannot write {path}: {error.strerror or 'refused'}",
+            "Check the permissions of the directory",
+            path=str(path),
+        )
+
+    @classmethod
     def network(cls, message: str, **details: Any) -> ForgeError:
-        """A remote side that did not answer as it should."""
+        """A server that did not answer as it should."""
         return cls(
             "NETWORK_ERROR",
             message,
@@ -220,7 +230,7 @@ class ForgeError(AppError):
 
     @classmethod
     def conflict(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
-        """A write that would lose somebody's changes."""
+        """A write that would lose changes."""
         return cls("CONFLICT_ERROR", message, details=details, suggestions=suggestions)
 
     @classmethod

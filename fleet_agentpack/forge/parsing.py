@@ -8,13 +8,15 @@ from typing import Any
 
 from fleet_agentpack.kit.files import UnreadableError, read_text
 
+KeyPath = tuple[str | int, ...]  # where a value is inside parsed data
+
 MAX_CONFIG_BYTES = 1_000_000
 MAX_MANIFEST_BYTES = 10_000_000
 MAX_DEPTH = 100  # as for YAML; what walks the data may recurse
 
 
 class UnparsableError(ValueError):
-    """Text that is not the JSON or YAML mapping it should be; says what and where."""
+    """Text that is not the JSON or YAML mapping it should be; the message says what and where."""
 
 
 def parse_json(text: str) -> Any:
@@ -58,7 +60,7 @@ def read_mapping(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
 def as_mapping(data: object) -> dict[str, Any]:
     """Parsed data that has to be an object with text keys. Raises `UnparsableError`."""
     if not isinstance(data, dict):
-        raise UnparsableError(f"must hold an object, not {type_name(data)}")
+        raise UnparsableError(f"must be an object, not {type_name(data)}")
     return {str(key): value for key, value in data.items()}
 
 

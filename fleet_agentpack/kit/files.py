@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import stat
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 LARGEST_FILE = 16 * 1024 * 1024
+_WHOLE_READ = 1 << 20
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 Kind = Literal["directory", "special", "below_a_file", "denied", "too_large", "not_text", "failed"]
 
@@ -27,7 +30,7 @@ def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
     Raises `FileNotFoundError` when there is none, else `UnreadableError`.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, _READ | getattr(os, "O_NONBLOCK", 0))
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -66,6 +69,28 @@ def read_text(path: Path, limit: int = LARGEST_FILE) -> str:
         raise UnreadableError("not_text", f"not UTF-8 text (byte {error.start})") from error
 
 
+def hash_file(path: str, size: int) -> str:
+    """The SHA-256 of a file's bytes; links are followed. Raises `OSError`."""
+    descriptor = os.open(path, _READ)
+    try:
+        return hash_open(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def hash_open(descriptor: int, size: int) -> str:
+    """The SHA-256 of an open file that is believed to have this size. Raises `OSError`."""
+    if size < _WHOLE_READ:
+        data = os.read(descriptor, size + 1)
+        if len(data) == size:  # all of it, unless the file is growing under us
+            return hashlib.sha256(data).hexdigest()
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    digest = hashlib.sha256()
+    while chunk := os.read(descriptor, _WHOLE_READ):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
 def write_atomic(
     path: Path, content: bytes | str, *, mode: int | None = None, durable: bool = False
 ) -> None:
@@ -95,11 +120,11 @@ def write_atomic(
         sync_directory(path.parent)
 
 
-def sync_directory(directory: Path) -> None:
+def sync_directory(directory: str | Path) -> None:
     """Make renames inside a directory durable where the platform can."""
     if os.name == "nt":
         return
-    descriptor = os.open(directory, os.O_RDONLY)
+    descriptor = os.open(directory or ".", os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -19,7 +19,7 @@ class LockTimeoutError(TimeoutError):
 def file_lock(path: Path, *, timeout_s: float = 10.0) -> Iterator[None]:
     """Hold an exclusive lock on `path`, which is created when missing and never removed.
 
-    Raises `LockTimeoutError` when it cannot be had in time.
+    Raises `LockTimeoutError` when another process holds it for longer than `timeout_s`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)

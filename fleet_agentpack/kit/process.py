@@ -69,7 +69,7 @@ def run(
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         except BaseException as error:
-            _kill_group(process.pid)
+            kill_group(process.pid)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise _timeout(argv, timeout_s) from error
             raise
@@ -98,7 +98,7 @@ async def run_async(
         async with asyncio.timeout(timeout_s):
             stdout, stderr = await process.communicate(stdin)
     except BaseException as error:
-        _kill_group(process.pid)
+        kill_group(process.pid)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), KILLED_WITHIN_S)
         if isinstance(error, TimeoutError):
@@ -111,7 +111,7 @@ def _timeout(argv: Sequence[str | Path], timeout_s: float) -> ProcessTimeoutErro
     return ProcessTimeoutError(f"{argv[0]} did not end within {timeout_s:g} s")
 
 
-def _kill_group(pid: int) -> None:
+def kill_group(pid: int) -> None:
     """Kill a child that leads its own group, with what it started and what holds its pipes open."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.name == "nt":  # pragma: no cover - no process groups there

@@ -1,95 +1,32 @@
-"""Disks that die, fill up or refuse at their n-th step."""
+"""The engine's disk, when it dies, fills up or refuses at its n-th step."""
 
 from __future__ import annotations
 
-import errno
-import os
-import signal
-from typing import Any
-
 from fleet_agentpack.deploy.disk import Disk
 from fleet_agentpack.deploy.hashes import HashCache
+from tests.kit.mortal import Counting, Failing, Mortal, in_child
 
-STEPS = (
-    "create",
-    "symlink",
-    "rename",
-    "link",
-    "remove",
-    "make_directory",
-    "remove_directory",
-    "remove_tree",
-)
+__all__ = ["CountingDisk", "FailingDisk", "MortalDisk", "in_child"]
 
 
-class CountingDisk(Disk):
-    """Counts its steps, and calls `at_step` before each."""
-
-    def __init__(self, hashes: HashCache) -> None:
-        super().__init__(hashes)
-        self.steps: list[str] = []
-
-    def at_step(self, number: int, name: str, arguments: tuple[Any, ...]) -> None:
-        """Called before a step happens."""
+class CountingDisk(Counting, Disk):
+    """Counts its steps."""
 
 
-def _counted(name: str) -> Any:
-    def step(self: CountingDisk, *arguments: Any, **options: Any) -> None:
-        self.steps.append(name)
-        self.at_step(len(self.steps) - 1, name, arguments)
-        getattr(super(CountingDisk, self), name)(*arguments, **options)
-
-    return step
-
-
-for _name in STEPS:
-    setattr(CountingDisk, _name, _counted(_name))
-
-
-class MortalDisk(CountingDisk):
-    """The process is killed before a step; a file being written is left half-written."""
+class MortalDisk(Mortal, Disk):
+    """The process is killed before a step."""
 
     def __init__(self, hashes: HashCache, fatal: int, *, halfway: bool = False) -> None:
         super().__init__(hashes)
         self.fatal = fatal
         self.halfway = halfway
 
-    def at_step(self, number: int, name: str, arguments: tuple[Any, ...]) -> None:
-        if number != self.fatal:
-            return
-        if self.halfway and name == "create":
-            path, data = arguments[0], arguments[1]
-            with open(path, "wb") as stream:
-                stream.write(data[: len(data) // 2])
-        os.kill(os.getpid(), signal.SIGKILL)
 
-
-class FailingDisk(CountingDisk):
-    """A step fails with an error of the system: once, or from then on whatever needs space."""
+class FailingDisk(Failing, Disk):
+    """A step fails: once, or from then on whatever needs space."""
 
     def __init__(self, hashes: HashCache, number: int, code: int, *, lasting: bool = False) -> None:
         super().__init__(hashes)
         self.number = number
         self.code = code
         self.lasting = lasting
-
-    def at_step(self, number: int, name: str, arguments: tuple[Any, ...]) -> None:
-        needs_space = name in ("create", "make_directory")
-        full = self.lasting and number > self.number and needs_space and self.code == errno.ENOSPC
-        if number == self.number or full:
-            if name == "create":
-                with open(arguments[0], "wb") as stream:
-                    stream.write(arguments[1][:3])
-            raise OSError(self.code, os.strerror(self.code), arguments[0])
-
-
-def in_child(work: Any) -> int:
-    """Run something in a forked child; the exit status, negative for a signal."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - a forked child must never return
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -17,6 +17,7 @@ import pytest
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import DriftCounts
+from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.deploy.lab import CODEX, Lab, files, tree
@@ -478,9 +479,32 @@ def test_a_git_pointer_file_is_not_deployed(lab: Lab) -> None:
     assert not [path for _, _, path in lab.changes() if path.endswith(".git")]
 
 
-def test_durable_writes(lab: Lab) -> None:
-    from fleet_agentpack.deploy.service import DeployService
+@pytest.mark.parametrize(("asked", "durable"), [(" Yes ", True), ("0", False), ("", False)])
+def test_writes_survive_a_power_cut_when_asked_for(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, asked: str, durable: bool
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
 
-    service = DeployService(lab.home(AGENTPACK_FSYNC=" Yes "))
-    assert service.deploy(Request()).data.applied
+    def noted(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("needs /proc to tell which file was synced")
+    monkeypatch.setattr(os, "fsync", noted)
+    service = DeployService(lab.home(AGENTPACK_FSYNC=asked))
+    snapshot = service.deploy(Request()).data.snapshot_id
     assert lab.drift() == []
+    written = {str(path) for path in lab.user.rglob("*") if path.is_file()}
+    if not durable:
+        assert synced == []
+        return
+    folders = {os.path.dirname(path) for path in written}
+    assert folders <= set(synced), "the names"
+    contents = [path for path in synced if "/.agentpack-tmp-" in path]
+    assert len(contents) >= len(written), "the bytes, before each got its name"
+    assert str(lab.home_dir / "state") in synced, "the journal"
+    before = len(synced)
+    service.rollback(str(snapshot))
+    assert len(synced) > before

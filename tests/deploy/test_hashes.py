@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from fleet_agentpack.deploy import hashes
-from fleet_agentpack.deploy.hashes import HashCache, hash_file
+from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.model import FileState
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit import stamps
+from fleet_agentpack.kit.files import hash_file
 from tests.deploy.lab import Lab
 
 
@@ -38,7 +39,7 @@ def test_an_unchanged_file_is_not_read_again(file: Path, monkeypatch: pytest.Mon
     cache = HashCache(None)
     settle(file)
     first = digest(cache, file)
-    monkeypatch.setattr(hashes, "_hash", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(hashes, "hash_open", lambda *_: pytest.fail("read again"))
     assert digest(cache, file) == first
 
 

@@ -14,7 +14,7 @@ from fleet_agentpack.enact.bundle import unpack
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import load
 from fleet_agentpack.enact.registries.remote import RemoteRegistry
-from fleet_agentpack.enact.registries.transport import RegistryHttp, RegistryRefusal
+from fleet_agentpack.enact.registries.transport import RegistryHttp, RegistryRefusal, parse_object
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.kit.secret import Secret
 from tests.cassette import Cassette, _recorded_key
@@ -71,7 +71,7 @@ def check(http: RegistryHttp, request: dict[str, Any], response: dict[str, Any])
         answer = http.request(request["method"], target, content=content)
         assert (answer.status, answer.body) == (status, raw)
         if raw.startswith(b"{"):
-            assert http.json(request["method"], target, content=content) == json.loads(raw)
+            assert parse_object(answer.body, http.url) == json.loads(raw)
         return
     with pytest.raises(RegistryRefusal) as refusal:
         http.request(request["method"], target, content=content)

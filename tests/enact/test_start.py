@@ -31,7 +31,7 @@ def test_an_empty_catalogue_costs_a_handful_of_small_modules(home: Path, work: P
         check=True,
     )
     imported = json.loads(done.stdout)
-    allowed = ("names", "projection", "results", "service", "sessions", "settings", "statefiles")
+    allowed = ("names", "projection", "results", "service", "sessions", "settings", "tool_lists")
     enact = [name for name in imported if name.startswith("fleet_agentpack.enact.")]
     assert {name.rpartition(".")[2] for name in enact} <= {*allowed, "store"}
     heavy = ("httpx", "sigstore", "cryptography", "jsonschema", "keyring", "yaml")

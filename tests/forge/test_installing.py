@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.installing import Installer
+from fleet_agentpack.forge.plugins.installer import Installer
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.kit.disk import Disk
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.forge.registry import Site
 from tests.forge.tree import agent, plugin_manifest, tool
@@ -253,19 +254,19 @@ def test_uninstall_refuses_what_others_need(forge: ForgeService, shop: Site) -> 
 
 def interrupt_move(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Let the given rename into or out of a plugin's place be the last thing that happens."""
-    real, count = Path.rename, 0
+    real, count = Disk.rename, 0
 
-    def rename(self: Path, target: Any) -> Any:
+    def rename(self: Disk, source: str, target: str) -> None:
         nonlocal count
         count += 1
         if count == number:
             raise KeyboardInterrupt
-        return real(self, target)
+        real(self, source, target)
 
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(Disk, "rename", rename)
 
 
-MOVES = range(1, 6)  # the stage, then two plugins, each moved aside and replaced
+MOVES = range(1, 6)  # the journal, then two plugins, each moved aside and replaced
 
 
 @pytest.fixture
@@ -298,7 +299,7 @@ def test_a_killed_installation_is_finished_or_undone_by_the_next_command(
     forge: ForgeService, newer: Site, work: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fleet_agentpack.forge.swapping._back", lambda *_: None)
+        patch.setattr("fleet_agentpack.kit.swap.Swap._go_back", lambda *_: None)
         interrupt_move(patch, number)
         install(forge, "@acme/worker", force=True)
     begun = number > 1
@@ -313,6 +314,20 @@ def test_a_killed_installation_is_finished_or_undone_by_the_next_command(
     assert hidden == []
 
 
+def test_what_was_edited_after_a_kill_is_left_alone_and_named(
+    forge: ForgeService, newer: Site, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("fleet_agentpack.kit.swap.Swap._go_back", lambda *_: None)
+        interrupt_move(patch, 2)
+        install(forge, "@acme/worker", force=True)
+    edited = work / ".fractary/plugins/@acme/worker/agents/worker.yaml"
+    edited.write_text("mine")
+    result = installer(forge).uninstall("@acme/base", "local", force=True)
+    assert "@acme/worker was changed by somebody else" in str(result.warnings)
+    assert edited.read_text() == "mine"
+
+
 def test_an_update_brings_what_the_new_version_needs(
     forge: ForgeService, newer: Site, work: Path
 ) -> None:
@@ -325,7 +340,7 @@ def test_an_update_that_fails_names_those_before_it(
     forge: ForgeService, newer: Site, work: Path
 ) -> None:
     (work / ".fractary/plugins/@acme/worker/agents/worker.yaml").write_text("mine")
-    with pytest.raises(ForgeError, match="updated before that: @acme/base") as caught:
+    with pytest.raises(ForgeError, match="already updated: @acme/base") as caught:
         installer(forge).update([], breaking=True)
     assert caught.value.code == "CONFLICT_ERROR"
     assert caught.value.details["updated"][0]["to"] == "2.0.0"
@@ -342,7 +357,9 @@ def test_one_version_has_to_do_for_all(
         site.put_plugin(plugin_manifest("@a/z", "2.0.0")),
     ]
     configure({"name": "r", "url": site.put_registry(*entries)})
-    with pytest.raises(ForgeError, match=r"@a/y needs @a/z@\^2.0.0, while 1.0.0") as caught:
+    with pytest.raises(
+        ForgeError, match=r"@a/y needs @a/z@\^2.0.0, but another plugin needs 1.0.0"
+    ) as caught:
         install(forge, "@a/x")
     assert caught.value.code == "DEPENDENCY_ERROR"
     assert not (work / ".fractary/plugins").exists()

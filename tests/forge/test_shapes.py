@@ -1,4 +1,4 @@
-"""Every answer against the seed's output schemas, field by field, whatever the tree holds."""
+"""Every answer against the contract's output schemas, field by field, whatever the tree holds."""
 
 from __future__ import annotations
 
@@ -181,12 +181,12 @@ def _check_fields(value: dict[str, Any], shape: dict[str, Any], place: str) -> N
         if name in value:
             check(value[name], inner, f"{place}.{name}")
     for name in value.keys() - {field.removesuffix("?") for field in shape}:
-        assert "*" in shape, f"{place}.{name} is not in the seed"
+        assert "*" in shape, f"{place}.{name} is not in the contract"
         check(value[name], shape["*"], f"{place}.{name}")
 
 
 def answer(result: Any, shape: dict[str, Any]) -> Any:
-    """Check an answer, which may carry warnings in words beside the seed's fields."""
+    """Check an answer, which may carry warnings in words beside the contract's fields."""
     plain = jsonable(result)
     if "warnings" not in shape:
         check(plain.pop("warnings", []), [str], "warnings")

@@ -29,7 +29,7 @@ PREFIX = "fractary_forge_"
 ROW = {"name", "version", "description", "tags", "source", "path"}
 VERDICT = {"valid", "path", "errors", "warnings", "schema_version"}
 
-# Tool → arguments that succeed on the realistic tree, and the fields that the seed gives it.
+# Tool → arguments that succeed on the realistic tree, and the fields that the contract gives it.
 CALLS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "agent_list": ({}, {"agents", "total", "limit", "offset"}),
     "agent_info": (
@@ -132,7 +132,7 @@ async def test_descriptions_say_what_comes_next(client: Client[Any]) -> None:
 
 
 @pytest.mark.parametrize("tool", CALLS)
-async def test_each_tool_answers_in_the_seeds_fields(client: Client[Any], tool: str) -> None:
+async def test_each_tool_answers_in_the_contracts_fields(client: Client[Any], tool: str) -> None:
     arguments, fields = CALLS[tool]
     result = await call(client, tool, **arguments)
     assert result.is_error is False, result.structured_content

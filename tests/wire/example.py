@@ -150,10 +150,14 @@ def work_in_thread(
 ) -> Any:
     """The same in a worker thread."""
     mark = service.cwd / "steps"
-    for step in range(steps):
-        call.report(step, steps, f"step {step}")
-        mark.write_text(str(step))
-        time.sleep(0.05)
+    try:
+        for step in range(steps):
+            call.report(step, steps, f"step {step}")
+            mark.write_text(str(step))
+            time.sleep(0.05)
+    except BaseException:
+        (service.cwd / "thread-stopped").write_text("yes")
+        raise
     return {"steps": steps}
 
 

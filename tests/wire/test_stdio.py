@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -23,6 +27,8 @@ from tests.rig import (
     pipe,
     text_of,
 )
+
+LINUX = sys.platform == "linux"
 
 
 def test_initialize_negotiates_the_version() -> None:
@@ -104,13 +110,35 @@ def test_prints_while_importing_and_a_dotenv_change_nothing(work: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"importing fastmcp\n")
 
 
+def call_and_see_it_run(server: Stdio) -> int:
+    """Start a call of a minute; it has reported progress when this returns."""
+    meta = {"progressToken": "running"}
+    number = server.send("tools/call", name="wait", arguments={"seconds": 60}, _meta=meta)
+
+    def reports() -> bool:
+        return any(
+            note["params"].get("progressToken") == "running" for note in server.notifications
+        )
+
+    eventually(reports)
+    server.notifications.clear()
+    return number
+
+
+def is_full(stream: IO[bytes]) -> bool:
+    """Whether a pipe holds about as much as it can."""
+    held = array.array("i", [0])
+    fcntl.ioctl(stream, termios.FIONREAD, held)
+    capacity = fcntl.fcntl(stream, getattr(fcntl, "F_GETPIPE_SZ", 1032)) if LINUX else 16_384
+    return held[0] > capacity / 2
+
+
 @pytest.mark.parametrize(("number", "busy"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_a_signal_ends_the_process_promptly_and_quietly(number: signal.Signals, busy: bool) -> None:
     with Stdio(EXAMPLE) as server:
         server.hello()
         if busy:
-            server.send("tools/call", name="wait", arguments={"seconds": 60})
-            time.sleep(0.2)
+            call_and_see_it_run(server)
         server.process.send_signal(number)
         status = server.process.wait(5)
         server.join()
@@ -136,7 +164,8 @@ def test_started_in_a_terminal_it_says_what_it_waits_for() -> None:
         assert "MCP server" in lines[0]
         assert "waits for an MCP client" in lines[1]
         assert "fleet-agentpack connect claude" in lines[2]
-        time.sleep(1.5)
+        tasks = Path(f"/proc/{process.pid}/task")  # the second one reads: the server is serving
+        eventually(lambda: not tasks.exists() or len(list(tasks.iterdir())) > 1)
         process.send_signal(signal.SIGINT)
         out, rest = process.communicate(timeout=10)
         assert (out, rest) == (b"", b"")
@@ -262,7 +291,7 @@ def test_a_client_that_reads_late_gets_everything_and_one_that_left_is_not_waite
     with start(EXAMPLE) as process:
         process.stdin.write("".join(listing % n for n in range(100)).encode())
         process.stdin.close()
-        time.sleep(4)
+        eventually(lambda: is_full(process.stdout))
         assert len(process.stdout.readlines()) == 100
         assert process.wait(30) == 0
     with start(EXAMPLE) as process:
@@ -321,8 +350,7 @@ def test_progress_reaches_the_client_before_the_answer(example: Stdio) -> None:
 
 
 def test_a_cancelled_call_stops_working(example: Stdio) -> None:
-    number = example.send("tools/call", name="wait", arguments={"seconds": 60})
-    time.sleep(0.3)
+    number = call_and_see_it_run(example)
     example.notify("notifications/cancelled", requestId=number)
     eventually((example.folder / "stopped").exists)
     assert alive(example)
@@ -334,10 +362,8 @@ def test_a_cancelled_call_in_a_thread_stops_at_its_next_report(example: Stdio) -
     number = example.send("tools/call", name="work_in_thread", arguments={"steps": 400})
     eventually(mark.exists)
     example.notify("notifications/cancelled", requestId=number)
-    time.sleep(0.4)
-    reached = mark.read_text()
-    time.sleep(0.4)
-    assert mark.read_text() == reached
+    eventually((example.folder / "thread-stopped").exists)
+    assert int(mark.read_text()) < 399
 
 
 def test_text_and_structured_content_are_the_same_json(example: Stdio) -> None:

@@ -1,4 +1,4 @@
-"""HTTP to one registry: limits, waiting, and its errors turned into ours."""
+"""HTTP to one registry: limits, retries, and its errors as ours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CODES = {
 
 
 class RegistryRefusal(EnactError):
-    """An answer of the registry other than success."""
+    """An unsuccessful answer of the registry."""
 
     status: int = 0
 
@@ -65,9 +65,9 @@ class RegistryHttp:
         deadline_s: float = ANSWER_DEADLINE_S,
         tick: Callable[[], None] = lambda: None,
     ) -> Answer:
-        """One answer, after waiting as often as a busy registry asks for it.
+        """One answer, after waiting as often as a busy registry asks to.
 
-        `tick` is called at once and then twice a second, and may raise to give up.
+        `tick` is called at once and then twice a second; it may raise to cancel.
 
         Raises `RegistryRefusal`, or `EnactError` when there is no answer.
         """
@@ -93,12 +93,8 @@ class RegistryHttp:
             return answer
         raise _refusal(self.url, path, answer)
 
-    def json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        """An answer that must be a JSON object."""
-        return parse_object(self.request(method, path, **options).body, self.url)
-
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         background.run(self._http.close())
 
 
@@ -108,12 +104,12 @@ def parse_object(body: bytes, registry: str) -> dict[str, Any]:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise EnactError.registry_error(
-            "REGISTRY_ERROR", "the registry answered with something that is not JSON",
+            "REGISTRY_ERROR", "the registry's answer is not JSON",
             registry=registry,
         ) from error  # fmt: skip
     if not isinstance(found, dict):
         raise EnactError.registry_error(
-            "REGISTRY_ERROR", "the registry answered in an unknown shape", registry=registry
+            "REGISTRY_ERROR", "the registry's answer is not a JSON object", registry=registry
         )
     return found
 
@@ -156,7 +152,7 @@ def _yanked_answer(given: Mapping[str, Any], said: str, details: dict[str, Any])
         "VERSION_YANKED",
         f"this version was withdrawn: {reason}",
         details={**details, "reason": reason, "replacement": replacement or None},
-        actions=[f"ask for version {replacement}" if replacement else "ask for another version"],
+        actions=[f"use version {replacement} instead" if replacement else "use another version"],
     )
     refusal.status = 410
     return refusal

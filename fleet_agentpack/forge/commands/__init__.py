@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from fleet_agentpack.console.command import Commands, Console, Handler, Line
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
-from fleet_agentpack.forge.commands import writing
+from fleet_agentpack.forge.commands import changes
 from fleet_agentpack.forge.names import KINDS, Kind
 from fleet_agentpack.forge.results import ForkDiff, Validation
 from fleet_agentpack.forge.service import ForgeService, open_service
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     _add_configuration(commands)
     _add_cache(commands)
     _add_forks(commands)
-    writing.add(commands)
+    changes.add(commands)
 
 
 def _add_definitions(commands: Commands, kind: Kind) -> None:
@@ -111,7 +111,7 @@ def _add_configuration(commands: Commands) -> None:
         _yaml(lambda given, forge: forge.config_show(include_defaults=not given.no_defaults)),
     )
     show.add_argument(
-        "--no-defaults", action="store_true", help="only what files and variables say"
+        "--no-defaults", action="store_true", help="only values from files and variables"
     )
     columns = ("name", "priority", "authenticated", "url")
     rows = _table(lambda _, forge: forge.registry_list(), "registries", *columns)
@@ -185,10 +185,7 @@ def _validate(kind: Kind) -> Handler:
         result = forge.validate(
             kind, path=given.path, name=given.name, strict=given.strict, anywhere=True
         )
-        if console.as_json:
-            console.answer(result, [])
-        else:  # its warnings are findings, told among the others
-            console.stream(_findings(result, console.paint))
+        console.answer(result, _findings(result, console.paint))
         return 0 if result.valid else 1
 
     return run

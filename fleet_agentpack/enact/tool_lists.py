@@ -1,0 +1,130 @@
+"""`tools.json` and `mcp.json`: which tools are installed, and which of them clients see.
+
+Both are read strictly and written whole; unknown keys are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.kit.files import read_text
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """A JSON object; None when there is no file. Raises `EnactError` for anything else."""
+    try:
+        found = json.loads(read_text(path))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as error:
+        raise EnactError.store_corrupt(path, str(error)) from error
+    if not isinstance(found, dict):
+        raise EnactError.store_corrupt(path, "it is not a JSON object")
+    return found
+
+
+def encoded(data: Mapping[str, Any]) -> bytes:
+    """The content of a JSON file, indented for people."""
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+@dataclass(frozen=True)
+class ToolsFile:
+    """`tools.json`: which tools are installed, at which version."""
+
+    path: Path
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> ToolsFile:
+        """The file as it is; a missing one is empty."""
+        data = read_object(path) or {}
+        _texts(path, "tools", data.get("tools", {}))
+        _texts(path, "aliases", data.get("aliases", {}))
+        return cls(path, data)
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """The installed version of every tool."""
+        return dict(self.data.get("tools", {}))
+
+    def adding(self, name: str, version: str) -> ToolsFile:
+        """The same, with this tool added."""
+        return ToolsFile(self.path, {**self.data, "tools": {**self.tools, name: version}})
+
+    def removing(self, name: str) -> ToolsFile:
+        """The same, without this tool and its aliases."""
+        tools = {key: value for key, value in self.tools.items() if key != name}
+        data = {**self.data, "tools": tools}
+        if "aliases" in data:
+            aliases = dict(self.data["aliases"])
+            data["aliases"] = {key: value for key, value in aliases.items() if value != name}
+        return ToolsFile(self.path, data)
+
+
+@dataclass(frozen=True)
+class McpFile:
+    """`mcp.json`: which tools MCP clients see, and the toolsets that narrow them down."""
+
+    path: Path
+    tools: Mapping[str, str] = field(default_factory=dict)
+    toolsets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    active: str | None = None
+    other: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, installed: Callable[[], Mapping[str, str]]) -> McpFile:
+        """The file as it is; without one, what is installed is what clients see."""
+        data = read_object(path)
+        if data is None:
+            return cls(path, dict(installed()))
+        tools = _texts(path, "tools", data.get("tools", {}))
+        active = data.get("activeToolset")
+        if active is not None and not isinstance(active, str):
+            raise EnactError.store_corrupt(path, "activeToolset is neither a name nor null")
+        known = ("tools", "toolsets", "activeToolset")
+        other = {key: value for key, value in data.items() if key not in known}
+        return cls(path, tools, _sets(path, data.get("toolsets", {})), active, other)
+
+    @property
+    def dangling(self) -> bool:
+        """Whether the active toolset does not exist."""
+        return self.active is not None and self.active not in self.toolsets
+
+    def visible(self) -> dict[str, str]:
+        """What clients see: everything, or the active toolset; nothing when that is missing."""
+        if self.active is None:
+            return dict(self.tools)
+        members = self.toolsets.get(self.active, ())
+        return {name: self.tools[name] for name in members if name in self.tools}
+
+    @property
+    def data(self) -> dict[str, object]:
+        """The file's content."""
+        return {
+            **self.other,
+            "tools": dict(self.tools),
+            "toolsets": {name: list(members) for name, members in self.toolsets.items()},
+            "activeToolset": self.active,
+        }
+
+
+def _texts(path: Path, key: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise EnactError.store_corrupt(path, f"{key} must map names to strings")
+    return value
+
+
+def _sets(path: Path, value: Any) -> dict[str, tuple[str, ...]]:
+    fine = isinstance(value, dict) and all(
+        isinstance(members, list) and all(isinstance(each, str) for each in members)
+        for members in value.values()
+    )
+    if not fine:
+        raise EnactError.store_corrupt(path, "toolsets must map names to lists of tools")
+    return {name: tuple(dict.fromkeys(members)) for name, members in value.items()}

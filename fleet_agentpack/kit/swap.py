@@ -1,0 +1,373 @@
+"""Replaces several files and directories together, so that a kill leaves old or new, never a mix.
+
+Stage every new content → write the journal → swap path by path → drop the journal. An error while
+it runs goes back at once. After a kill, `Swap.recover` goes forward, and back if that fails. What
+is neither old nor new by then was changed by somebody else: it is left alone, and named. A stage
+without a journal is rubbish.
+
+A file is replaced in one step, by a rename. A directory cannot be: the old one is moved into the
+stage, then the new one out of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet_agentpack.kit.disk import Disk, State, find, same
+from fleet_agentpack.kit.files import hash_file
+from fleet_agentpack.kit.journal import Journal, Row, SwapError, changed, missing_directories
+
+TEMPORARY_PREFIX = ".agentpack-tmp-"  # what a kill leaves beside a file; recovery removes it
+
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
+_NOT_EMPTY = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
+
+# What a path shall hold: a file's bytes, a directory that the function makes, or nothing.
+New = bytes | Callable[[Path], None] | None
+
+
+@dataclass(frozen=True)
+class Area:
+    """Where swaps leave their marks: on one file system with the directories that they replace."""
+
+    journal: Path
+    staging: Path
+    kept: Path  # stages that are not thrown away
+    tidied: tuple[Path, ...] = ()  # below these, a removal leaves no empty directory behind
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What became of an interrupted swap, and the paths that it left alone, each with why."""
+
+    id: str
+    finished: bool
+    left: tuple[str, ...]
+
+
+class Swap:
+    """Carries out swaps in one area. The caller holds a lock."""
+
+    def __init__(
+        self, area: Area, disk: Disk | None = None, progress: Callable[[int], None] | None = None
+    ) -> None:
+        self._area = area
+        self._disk = disk or Disk()
+        self._progress = progress or (lambda _: None)
+        self._made: set[str] = set()  # directories known to exist
+        self._reached = 0  # how many rows may have been swapped
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a swap is under way or was cut short."""
+        return os.path.lexists(self._area.journal)
+
+    def replace(self, changes: Mapping[Path, New]) -> None:
+        """Give every path its new content, or leave all as they were; no path is inside another.
+
+        Raises `OSError`, `SwapError`, and what a function that makes a directory raises.
+        """
+        name = secrets.token_hex(8)
+        with self.staging(name) as stage:
+            self.make(f"{stage}/after")
+            numbered = enumerate(changes.items())
+            rows = [self._row(stage, n, str(path), new) for n, (path, new) in numbered]
+        self.run(name, [row for row in rows if row.before or row.after])
+
+    def run(self, name: str, rows: Sequence[Row], *, keep: bool = False) -> None:
+        """Swap what was staged under a name, or leave all as it was. Raises `OSError`, `SwapError`.
+
+        With `keep` the stage, which has the backups too, goes to the area's kept ones.
+        """
+        journal = Journal(name, tuple(rows), missing_directories(rows), keep)
+        stage = f"{self._area.staging}/{name}"
+        self._reached = 0
+        try:
+            self._disk.sync_tree(stage)
+            self._disk.create(f"{stage}/journal.json", journal.encode(), 0o600)
+            self._disk.rename(f"{stage}/journal.json", str(self._area.journal))
+        except BaseException:
+            self._drop_journal()
+            self._discard()
+            raise
+        try:
+            self._forward(journal)
+            self._finish(journal, keep=keep)
+        except BaseException as error:
+            self._go_back(journal, error)
+            raise
+        self._tidy(journal)
+
+    def recover(self) -> Recovered | None:
+        """Finish or undo what a killed process left. Raises `OSError`, `SwapError`."""
+        journal = Journal.load(self._area.journal)
+        if journal is None:
+            self._discard()
+            return None
+        try:
+            recovered = Recovered(journal.id, True, self._complete(journal))
+            self._finish(journal, keep=journal.keep or bool(recovered.left))
+        except OSError:
+            try:
+                recovered = Recovered(journal.id, False, self._undo(journal, len(journal.rows)))
+            except OSError as error:
+                raise _stuck(self._area, error) from error
+        self._tidy(journal)
+        return recovered
+
+    # Staging: nothing that anybody else looks at is touched.
+
+    @contextmanager
+    def staging(self, name: str) -> Iterator[str]:
+        """A new directory to gather contents in; thrown away when that fails."""
+        stage = f"{self._area.staging}/{name}"
+        self._made.clear()
+        try:
+            self.make(stage)
+            yield stage
+        except BaseException:
+            self._discard()
+            raise
+
+    def _row(self, stage: str, number: int, path: str, new: New) -> Row:
+        before, after, staged = find(path), None, f"after/{number}"
+        if before is not None and before.kind == "other":
+            raise FileExistsError(errno.EEXIST, "neither a file nor a directory", path)
+        if isinstance(new, bytes):
+            kept = before.mode if before is not None and before.kind == "file" else None
+            sha256 = hashlib.sha256(new).hexdigest()
+            after = State("file", sha256, 0o666 if kept is None else kept, exact=kept is not None)
+            self._disk.create(f"{stage}/{staged}", new, 0o600)
+        elif new is not None:
+            new(Path(stage, staged))
+            after = find(f"{stage}/{staged}")
+        backup = before and f"before/{number}"
+        moved = any(state and state.kind == "folder" for state in (before, after))
+        if before is not None and not moved:
+            self.back_up(path, before, f"{stage}/{backup}")
+        return Row(path, before, after, backup, after and staged, moved)
+
+    def back_up(self, path: str, before: State, place: str) -> None:
+        """Keep what will be replaced: the same file under a second name, or a copy of it."""
+        self.make(os.path.dirname(place))
+        if before.kind == "file" and os.lstat(path).st_nlink == 1 and self.linked(path, place):
+            return
+        data = read(path) if before.sha256 else b""
+        self._disk.create(place, data, before.mode if before.kind == "file" else 0o600, exact=True)
+        if before.sha256 and hash_file(place, len(data)) != before.sha256:
+            raise changed(path)
+
+    def make(self, directory: str) -> None:
+        """Make a directory and those above it."""
+        if directory in self._made:
+            return
+        if not os.path.isdir(directory):
+            self.make(os.path.dirname(directory))
+            try:
+                self._disk.make_directory(directory)
+            except FileExistsError:
+                if not os.path.isdir(directory):
+                    raise
+        self._made.add(directory)
+
+    # Swapping: path by path.
+
+    def _forward(self, journal: Journal) -> None:
+        stage = self._stage_of(journal)
+        for number, row in enumerate(journal.rows):
+            if not same(row.before, find(row.path)):
+                raise changed(row.path)
+            self._reached = number + 1
+            self._put(journal, number, row, stage)
+            self._progress(number)
+
+    def _put(self, journal: Journal, number: int, row: Row, stage: str) -> None:
+        if row.moved:
+            if row.backup is not None and os.path.lexists(row.path):
+                self.make(os.path.dirname(f"{stage}/{row.backup}"))
+                self._disk.rename(row.path, f"{stage}/{row.backup}")
+            if row.staged is not None:
+                self.make(os.path.dirname(row.path))
+                self._disk.rename(f"{stage}/{row.staged}", row.path)
+        elif row.after is None or row.staged is None:
+            self._disk.remove(row.path)
+        else:
+            self.make(os.path.dirname(row.path))
+            temporary = _temporary(journal, number, row)
+            data = read(f"{stage}/{row.staged}")
+            self._disk.create(temporary, data, row.after.mode, exact=row.after.exact)
+            self._disk.rename(temporary, row.path)
+
+    def _finish(self, journal: Journal, *, keep: bool) -> None:
+        """Put the stage where it belongs, then drop the journal: the point of no return."""
+        if keep:
+            self._keep(journal)
+        self._drop_journal()
+
+    # Recovery.
+
+    def _complete(self, journal: Journal) -> tuple[str, ...]:
+        left = []
+        stage = self._stage_of(journal)
+        for number, row in enumerate(journal.rows):
+            self._clear_temporary(journal, number, row)
+            found = find(row.path)
+            if same(row.after, found):
+                continue
+            if same(row.before, found) or _is_halfway(row, found, stage):
+                self._put(journal, number, row, stage)
+            else:
+                left.append(self._leave(number, row, found, stage))
+        return tuple(left)
+
+    def _undo(self, journal: Journal, reached: int) -> tuple[str, ...]:
+        """Everything back as it was, except what somebody else has changed since."""
+        left = []
+        stage = self._stage_of(journal)
+        for number, row in reversed(list(enumerate(journal.rows[:reached]))):
+            self._clear_temporary(journal, number, row)
+            found = find(row.path)
+            if same(row.before, found):
+                continue
+            if same(row.after, found) or _is_halfway(row, found, stage):
+                self._restore(journal, number, row, stage)
+            else:
+                left.append(self._leave(number, row, found, stage))
+        for directory in reversed(journal.directories):
+            self._remove_empty(directory)
+        if left:
+            self._keep(journal)
+        elif os.path.lexists(f"{self._area.kept}/{journal.id}"):
+            self.make(str(self._area.staging))
+            self._disk.rename(stage, f"{self._area.staging}/{journal.id}")
+        self._drop_journal()
+        return tuple(left)
+
+    def _restore(self, journal: Journal, number: int, row: Row, stage: str) -> None:
+        backup = f"{stage}/{row.backup}"
+        if row.moved:
+            if row.staged is not None and os.path.lexists(row.path):
+                # Back to where it came from: a kill now may still be finished forward.
+                self._disk.rename(row.path, f"{stage}/{row.staged}")
+            if row.backup is not None:
+                self.make(os.path.dirname(row.path))
+                self._disk.rename(backup, row.path)
+            return
+        if row.before is None:
+            self._disk.remove(row.path)
+            return
+        temporary = _temporary(journal, number, row)
+        self.make(os.path.dirname(row.path))
+        if row.before.link is not None:
+            self._disk.symlink(row.before.link, temporary)
+        elif not self.linked(backup, temporary):  # a second name needs no space on a full disk
+            self._disk.create(temporary, read(backup), row.before.mode, exact=True)
+        self._disk.rename(temporary, row.path)
+
+    def _leave(self, number: int, row: Row, found: State | None, stage: str) -> str:
+        """What somebody changed in between stays; a file's bytes are kept in the stage as well."""
+        place = f"{stage}/{row.backup or f'before/{number}'}.found"
+        if found is not None and found.kind == "file" and not os.path.exists(place):
+            self.make(os.path.dirname(place))
+            self._disk.create(place, read(row.path), 0o600)
+        return f"{row.path} was changed by somebody else meanwhile and is left as it is"
+
+    def _go_back(self, journal: Journal, cause: BaseException) -> None:
+        try:
+            left = self._undo(journal, self._reached)
+        except OSError as error:
+            raise _stuck(self._area, error) from cause
+        self._discard()
+        if left:
+            kept = f"{self._area.kept}/{journal.id}"
+            raise SwapError(
+                "undone_in_part", kept, f"{left[0]}; the backups are in {kept}", left
+            ) from cause
+
+    # Small steps.
+
+    def _stage_of(self, journal: Journal) -> str:
+        """Where the staged files are: still in the staging area, or already kept."""
+        stage = f"{self._area.staging}/{journal.id}"
+        return stage if os.path.isdir(stage) else f"{self._area.kept}/{journal.id}"
+
+    def _keep(self, journal: Journal) -> None:
+        stage = f"{self._area.staging}/{journal.id}"
+        if os.path.isdir(stage):
+            self.make(str(self._area.kept))
+            self._disk.rename(stage, f"{self._area.kept}/{journal.id}")
+
+    def _drop_journal(self) -> None:
+        if (
+            self.is_pending
+        ):  # it may be gone though dropping it failed: it could not be made durable
+            self._disk.remove(str(self._area.journal))
+
+    def linked(self, source: str, path: str) -> bool:
+        """Whether a file could be given a second name."""
+        try:
+            self._disk.link(source, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return False
+        return True
+
+    def _clear_temporary(self, journal: Journal, number: int, row: Row) -> None:
+        temporary = _temporary(journal, number, row)
+        if os.path.lexists(temporary):
+            self._disk.remove(temporary)
+
+    def _tidy(self, journal: Journal) -> None:
+        """Remove the stage, and directories that have become empty where none shall be."""
+        self._discard()
+        tops = tuple(f"{top}/" for top in self._area.tidied)
+        for row in journal.rows if tops else ():
+            directory = os.path.dirname(row.path)
+            with suppress(OSError):
+                while directory.startswith(tops) and self._remove_empty(directory):
+                    directory = os.path.dirname(directory)
+
+    def _remove_empty(self, directory: str) -> bool:
+        try:
+            self._disk.remove_directory(directory)
+        except OSError as error:
+            if error.errno not in _NOT_EMPTY:
+                raise
+            return error.errno == errno.ENOENT
+        self._made.discard(directory)
+        return True
+
+    def _discard(self) -> None:
+        """Throw away what is staged; what cannot be removed now goes next time."""
+        if os.path.isdir(self._area.staging):
+            self._disk.remove_tree(str(self._area.staging))
+
+
+def read(path: str) -> bytes:
+    """The bytes of a file. Raises `OSError`."""
+    with open(path, "rb", buffering=0) as stream:
+        return stream.readall() or b""
+
+
+def _stuck(area: Area, error: OSError) -> SwapError:
+    reason = f"cannot use {error.filename}: {error.strerror}" if error.filename else str(error)
+    return SwapError("stuck", str(area.journal), reason)
+
+
+def _is_halfway(row: Row, found: State | None, stage: str) -> bool:
+    """Whether the old content has been moved away and the new one has not come yet."""
+    moved_away = row.moved and found is None and row.backup is not None
+    return moved_away and os.path.lexists(f"{stage}/{row.backup}")
+
+
+def _temporary(journal: Journal, number: int, row: Row) -> str:
+    directory = os.path.dirname(row.path)
+    return f"{directory.rstrip('/')}/{TEMPORARY_PREFIX}{journal.id}-{number}"
