@@ -69,13 +69,13 @@ class ProjectFiles:
     def _registered(self) -> dict[str, str]:
         """The registries that registry_config.json names, read anew each time."""
         found = self._find(REGISTRY_CONFIG)
-        with unusable_registry(REGISTRY_CONFIG):
+        with registry_errors(REGISTRY_CONFIG):
             return _registries(found.text) if found else {}
 
     def _find(self, path: str) -> FoundFile | None:
         """The first of the roots' files of that path; an absolute path stands for itself."""
         for root in self.roots():
-            with unusable_registry(path):
+            with registry_errors(path):
                 text = read(root, path)
             if text is not None:
                 return FoundFile(self._shown(root, path), text)
@@ -97,7 +97,7 @@ class ProjectFiles:
 
 
 @contextmanager
-def unusable_registry(path: str) -> Iterator[None]:
+def registry_errors(path: str) -> Iterator[None]:
     """Let what is wrong with a registry's file leave the block as the contract's error."""
     try:
         yield

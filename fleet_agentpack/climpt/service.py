@@ -12,12 +12,7 @@ from fleet_agentpack.climpt.command_index import CommandIndex
 from fleet_agentpack.climpt.deno_cli import run_deno
 from fleet_agentpack.climpt.errors import ClimptError, RenderError
 from fleet_agentpack.climpt.options import Options, PromptRequest
-from fleet_agentpack.climpt.project_files import (
-    DEFAULT_AGENT,
-    NAME,
-    ProjectFiles,
-    unusable_registry,
-)
+from fleet_agentpack.climpt.project_files import DEFAULT_AGENT, NAME, ProjectFiles, registry_errors
 from fleet_agentpack.climpt.registry import NO_OPTIONS, Command, parse
 from fleet_agentpack.climpt.render import render
 from fleet_agentpack.climpt.results import Description, Match, Reloaded
@@ -95,7 +90,7 @@ class ClimptService:
 
     def _load(self, agent: str) -> CommandIndex:
         file = self._files.registry(agent)
-        with unusable_registry(file.shown):
+        with registry_errors(file.shown):
             index = self._indexes[agent] = CommandIndex(parse(file.text))
         return index
 

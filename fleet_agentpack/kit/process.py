@@ -11,8 +11,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 KILLED_WITHIN_S = 5.0
+# A group of its own, so that what the program started can be killed with it.
+_PIPED: dict[str, Any] = {
+    **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
+    "start_new_session": True,
+}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -56,16 +62,7 @@ def run(
 
     Raises `FileNotFoundError` for a missing program, `ProcessTimeoutError` when it is killed.
     """
-    process = subprocess.Popen(
-        [str(part) for part in argv],
-        cwd=cwd,
-        env=None if env is None else dict(env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    with process:
+    with subprocess.Popen([*map(str, argv)], **_PIPED, cwd=cwd, env=env) as process:
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         except BaseException as error:
@@ -85,15 +82,7 @@ async def run_async(
     timeout_s: float = 60.0,
 ) -> Completed:
     """Like `run`, from an event loop: a cancelled wait ends the program and all it started."""
-    process = await asyncio.create_subprocess_exec(
-        *map(str, argv),
-        cwd=cwd,
-        env=None if env is None else dict(env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = await asyncio.create_subprocess_exec(*map(str, argv), **_PIPED, cwd=cwd, env=env)
     try:
         async with asyncio.timeout(timeout_s):
             stdout, stderr = await process.communicate(stdin)
