@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,9 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     commands = Commands(parser)
 
     def command(name: str, help_line: str, run: Command, *given: str) -> argparse.ArgumentParser:
-        added = commands.add(name, help_line, partial(_run, run))
+        added = commands.add(
+            name, help_line, lambda console: asyncio.run(_with_fleet(run, console))
+        )
         for argument in given:
             added.add_argument(argument)
         return added
@@ -75,10 +76,6 @@ def _seconds(text: str) -> float:
     if not 0.1 <= value <= 3600:
         raise ValueError
     return value
-
-
-def _run(command: Command, console: Console) -> None:
-    asyncio.run(_with_fleet(command, console))
 
 
 async def _with_fleet(command: Command, console: Console) -> None:
@@ -185,8 +182,7 @@ async def _projects(fleet: FleetService, console: Console) -> None:
 
 async def _logs(fleet: FleetService, console: Console) -> None:
     found = await fleet.transcript(console.arguments.agent)
-    paint = console.paint
-    lines = [(paint(line.at or line.who, "dim"), line.text) for line in found.lines]
+    lines = [(console.paint(line.at or line.who, "dim"), line.text) for line in found.lines]
     console.answer(found, lines)
 
 

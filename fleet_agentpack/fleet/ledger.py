@@ -20,7 +20,10 @@ BUSY_TIMEOUT_S = 10.0
 COLUMNS = tuple(field.name for field in fields(Task))
 _TIMES = {"created_at", "started_at", "completed_at", "reported_before"}
 _OPEN = "status IN ('pending', 'running')"
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM tasks"  # noqa: S608 - our own column names
+# ruff: noqa: S608 - statements are made of our own column names
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM tasks"
+_INSERT = f"INSERT INTO tasks ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_UPDATE = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE id = ?"
 
 
 class TaskOpenError(RuntimeError):
@@ -69,7 +72,7 @@ class Ledger:
         """Some of an agent's tasks, newest first, and how many there are in all."""
         where = "WHERE workspace_id = ?"
         with self._reading() as db:
-            total = db.execute(f"SELECT count(*) FROM tasks {where}", [workspace_id]).fetchone()[0]  # noqa: S608
+            total = db.execute(f"SELECT count(*) FROM tasks {where}", [workspace_id]).fetchone()[0]
             if offset >= total:
                 return [], int(total)
             rows = db.execute(
@@ -82,7 +85,7 @@ class Ledger:
         """Add a task that is about to start. Raises `TaskOpenError` when another one is open."""
         with self._writing() as db:
             try:
-                _insert(db, task)
+                db.execute(_INSERT, _row(task))
             except sqlite3.IntegrityError as error:
                 raise TaskOpenError(task.workspace_id) from error
 
@@ -186,24 +189,14 @@ def _of_build(db: sqlite3.Connection, workspace_id: str, build: str) -> list[Tas
     return [_task(row) for row in rows]
 
 
-def _insert(db: sqlite3.Connection, task: Task) -> None:
-    marks = ", ".join("?" * len(COLUMNS))
-    db.execute(f"INSERT INTO tasks ({', '.join(COLUMNS)}) VALUES ({marks})", _row(task))  # noqa: S608
-
-
 def _upsert(db: sqlite3.Connection, task: Task) -> None:
     """Add or change a task, unless it would be a second open one: then it waits for next time.
 
     `INSERT OR REPLACE` would silently delete the row it clashes with, hence update and insert.
     """
-    settings = ", ".join(f"{name} = ?" for name in COLUMNS)
     try:
-        changed = db.execute(
-            f"UPDATE tasks SET {settings} WHERE id = ?",  # noqa: S608
-            [*_row(task), task.id],
-        )
-        if changed.rowcount == 0:
-            _insert(db, task)
+        if db.execute(_UPDATE, [*_row(task), task.id]).rowcount == 0:
+            db.execute(_INSERT, _row(task))
     except sqlite3.IntegrityError:
         if not task.open:
             raise

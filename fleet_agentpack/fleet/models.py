@@ -12,8 +12,6 @@ Source = Literal["agent", "human", "ai_controller"]
 Ending = Literal["completed", "failed", "idle"]
 Activity = Literal["running", "stable"]
 
-SUMMARY_LENGTH = 200
-
 
 @dataclass(frozen=True)
 class NewAgent:
@@ -133,7 +131,7 @@ class Message:
     at: datetime | None = None
 
 
-def shorten(text: str, length: int = SUMMARY_LENGTH) -> str:
+def shorten(text: str, length: int = 200) -> str:
     """Text on one line, cut where it gets long."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,14 +16,6 @@ ENGINE_VARIABLE = "FLEET_AGENTPACK_FLEET"
 TOKEN = re.compile(r"[!-:<-~]+")  # characters that fit in a header and a cookie
 URL_VARIABLE = "CODER_URL"
 TOKEN_VARIABLE = "CODER_SESSION_TOKEN"  # noqa: S105 - the variable's name
-
-
-@dataclass(frozen=True)
-class CoderAccess:
-    """Where Coder is and who we are there."""
-
-    url: str
-    token: Secret
 
 
 def fleet_table(settings: Settings) -> FleetTable:
@@ -47,8 +38,8 @@ def choose_engine(settings: Settings, table: FleetTable) -> str:
     return chosen
 
 
-def coder_access(settings: Settings) -> CoderAccess:
-    """The server and the session: from the environment, else what `coder login` stored."""
+def coder_access(settings: Settings) -> tuple[str, Secret]:
+    """The server and our token there: from the environment, else what `coder login` stored."""
     url = settings.environ.get(URL_VARIABLE, "").strip()
     token = settings.environ.get(TOKEN_VARIABLE, "").strip()
     if not url and not token:
@@ -66,7 +57,7 @@ def coder_access(settings: Settings) -> CoderAccess:
             f"{TOKEN_VARIABLE} is not a session token: it contains spaces, line breaks, ';' or the"
             " like. Copy it again, or run 'coder login'."
         )
-    return CoderAccess(_checked_url(url), Secret(token))
+    return _checked_url(url), Secret(token)
 
 
 def _checked_url(url: str) -> str:

@@ -27,20 +27,17 @@ def episodes(reports: Iterable[StatusReport]) -> tuple[Episode, ...]:
     found: list[Episode] = []
     for report in reports:
         last = found[-1] if found else None
-        working = last if last and last.ended is None else None
         if report.state == "working":
-            if working:
-                found[-1] = replace(working, text=report.message or working.text)
+            if last and last.ended is None:
+                found[-1] = replace(last, text=report.message or last.text)
             else:
                 found.append(Episode(report.id, report.at, report.message))
-        elif working:
-            found[-1] = _closed(working, report)
+        elif last and (last.ended is None or (last.ended == "idle" and report.state in _ENDINGS)):
+            # After `idle`: the pause was noticed before the agent reported.
+            found[-1] = _closed(last, report)
         elif report.state in _ENDINGS:
-            if last and last.ended == "idle":  # the pause was noticed before the agent reported
-                found[-1] = _closed(last, report)
-            else:
-                alone = Episode(report.id, report.at, report.message, opening_seen=False)
-                found.append(_closed(alone, report))
+            alone = Episode(report.id, report.at, report.message, opening_seen=False)
+            found.append(_closed(alone, report))
     return tuple(found)
 
 
@@ -96,9 +93,7 @@ def _foreign(episode: Episode, agent: AgentSnapshot) -> Task:
         status="running",
         source="agent",
         created_at=episode.opened_at,
-        started_at=episode.opened_at,
         build=agent.build,
-        episode=episode.key,
     )
 
 

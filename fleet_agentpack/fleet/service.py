@@ -84,11 +84,11 @@ class FleetService:
         except FleetError as error:
             if error.kind != "not_found":
                 raise
+            # Only the project can be unknown here, and it is an argument of the call.
             raise FleetError.bad_request(str(error), *error.actions, field="project") from error
         message = f"Agent '{agent.name}' created for project '{agent.project}'"
-        return results.AgentCreated(
-            _detail(agent, "idle", None), message, agent.warnings or UNKNOWN
-        )
+        detail = _detail(agent, "idle", None)
+        return results.AgentCreated(detail, message, agent.warnings or UNKNOWN)
 
     async def agents(self) -> results.AgentList:
         """Every agent with its status and its task."""
@@ -106,9 +106,8 @@ class FleetService:
         ]
         if news:
             tasks |= await asyncio.to_thread(self._reconcile_fleet, news)
-        return results.AgentList(
-            [_summary(agent, tasks.get(agent.workspace_id)) for agent in fleet], len(fleet)
-        )
+        rows = [_summary(agent, tasks.get(agent.workspace_id)) for agent in fleet]
+        return results.AgentList(rows, len(rows))
 
     async def show(self, name: str) -> results.AgentShown:
         """One agent in detail."""
@@ -304,9 +303,7 @@ def _detail(
 
 
 def _status(online: bool, working: bool) -> results.AgentStatus:
-    if not online:
-        return "offline"
-    return "busy" if working else "idle"
+    return "offline" if not online else "busy" if working else "idle"
 
 
 def _busy(agent: AgentSnapshot, task: Task) -> FleetError:

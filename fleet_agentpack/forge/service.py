@@ -12,11 +12,7 @@ from fleet_agentpack.forge import results
 from fleet_agentpack.forge.command_results import Merge
 from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.config.masking import masked_url
-from fleet_agentpack.forge.definitions.definition import (
-    MAX_DEFINITION_BYTES,
-    SUFFIXES,
-    ListedDefinition,
-)
+from fleet_agentpack.forge.definitions.definition import MAX_DEFINITION_BYTES, SUFFIXES
 from fleet_agentpack.forge.definitions.index import DefinitionIndex, Progress
 from fleet_agentpack.forge.definitions.info import agent_info, tool_info
 from fleet_agentpack.forge.definitions.resolver import Resolver
@@ -93,20 +89,18 @@ class ForgeService:
         found = resolver.listing(kind, source, want_tags=bool(tags), progress=report)
         rows = found.value
         if tags:
-            wanted = set(tags)
-            rows = [
-                row
-                for row in rows
-                if (own := row.summary.tags) is not UNKNOWN and wanted & set(own)
-            ]
-        page = tuple(self._row(row) for row in rows[offset : offset + limit])
+            rows = [row for row in rows if row.tags is not UNKNOWN and {*tags} & {*row.tags}]
+        page = [
+            replace(row, path=self.directories.shown(row.path))
+            for row in rows[offset : offset + limit]
+        ]
         warnings = noted(
             workspace.configuration.warnings,
             [f"{source} is not searched. {SWITCH_ON}"] if off else [],
             found.warnings,
         )
         answer = results.AgentList if kind == "agent" else results.ToolList
-        return answer(page, len(rows), limit, offset, warnings)
+        return answer(tuple(page), len(rows), limit, offset, warnings)
 
     def info(
         self, kind: Kind, name: str, version: str | None = None, source: str = "all"
@@ -260,17 +254,6 @@ class ForgeService:
         workspace = self.workspace()
         plan = plan_merge(workspace.forks, workspace.resolver, name)
         return plan.shown(warnings=noted(workspace.configuration.warnings, plan.warnings))
-
-    def _row(self, listed: ListedDefinition) -> results.DefinitionRow:
-        path = listed.path
-        return results.DefinitionRow(
-            name=listed.name,
-            version=listed.summary.version,
-            description=listed.summary.description,
-            tags=listed.summary.tags,
-            source=listed.source,
-            path=path if isinstance(path, str) else self.directories.shown(path),
-        )
 
     def _given_path(
         self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool

@@ -90,10 +90,9 @@ class BuildWatcher:
 
     async def _log(self, build_id: str, after: int | None) -> list[models.BuildLog]:
         """New lines of a build's log; none if it cannot be read, since it is only progress."""
-        try:
+        with suppress(CoderError):
             return await self._client.build_logs(build_id, after)
-        except CoderError:
-            return []
+        return []
 
     async def _build_failed(
         self, workspace: models.Workspace, build: models.Build, what: str

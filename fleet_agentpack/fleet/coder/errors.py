@@ -1,4 +1,4 @@
-"""What can go wrong when talking to Coder, as one tree.
+"""What can go wrong when talking to Coder, as one tree; uncaught, each is a 503 of the fleet.
 
     CoderError
       Unreachable          no answer: the connection broke
@@ -21,8 +21,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
+from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.kit.http import Answer, BodyTooLarge, ConnectFailed, HttpError, NoAnswerInTime
 
 # Only this text tells a missing route from a missing object: both are 404.
@@ -32,9 +33,10 @@ _PARAGRAPH = re.compile(r"<p>\s*(.*?)\s*</p>", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(eq=False)
-class CoderError(Exception):
+class CoderError(FleetError):
     """A request to Coder that failed, with what Coder answered."""
 
+    cause: ClassVar[str] = ""  # what it means for a person, where that is clear
     method: str
     path: str
     message: str
@@ -43,14 +45,39 @@ class CoderError(Exception):
     validations: list[dict[str, str]] = field(default_factory=list)
     request_id: str = ""
 
-    def __str__(self) -> str:
+    def __post_init__(self) -> None:
+        told = f"{self.cause}: {self.report}" if self.cause else self.report
+        super().__init__("unavailable", told, **self.answer)
+
+    @property
+    def report(self) -> str:
+        """What Coder said, and to which request."""
         rows = "; ".join(f"{row['field']}: {row['detail']}" for row in self.validations)
         told = " ".join(part for part in (self.message, self.detail, rows) if part)
         return f"{told} ({self.method} {self.path}{f' → {self.status}' if self.status else ''})"
 
+    @property
+    def answer(self) -> dict[str, object]:
+        """What Coder answered, for the details of an error."""
+        known = {
+            "coder_status": self.status,
+            "coder_message": self.message,
+            "validations": self.validations,
+            "request_id": self.request_id,
+        }
+        return {key: value for key, value in known.items() if value}
+
+
+def unavailable(error: CoderError, about: str = "", **details: object) -> FleetError:
+    """The 503 for an error of Coder, with what was being done where that helps."""
+    told = f"{about}: {error}" if about else str(error)
+    return FleetError.unavailable(told, **details, **error.answer)
+
 
 class Unreachable(CoderError):
     """No answer."""
+
+    cause = "Coder is unavailable"
 
 
 class NotConnected(Unreachable):
@@ -64,9 +91,16 @@ class TimedOut(Unreachable):
 class Unauthorized(CoderError):
     """The session token is not accepted."""
 
+    cause = (
+        "Coder does not accept the session token; sign in again (coder login) or set a new"
+        " CODER_SESSION_TOKEN"
+    )
+
 
 class Forbidden(CoderError):
     """The token's user may not do this."""
+
+    cause = "Coder does not allow the token's user to do this"
 
 
 class NotFound(CoderError):
@@ -75,6 +109,10 @@ class NotFound(CoderError):
 
 class RouteMissing(CoderError):
     """No such route: the feature is not in this version."""
+
+    cause = (
+        "This version of Coder lacks a feature that is needed, or CODER_URL is not Coder's address"
+    )
 
 
 class Conflict(CoderError):
@@ -88,9 +126,13 @@ class Invalid(CoderError):
 class RateLimited(CoderError):
     """Too many requests."""
 
+    cause = "Coder limits the rate of requests; try again later"
+
 
 class Broken(CoderError):
     """An invalid answer."""
+
+    cause = "Coder gave an invalid answer"
 
 
 _BY_STATUS: dict[int, type[CoderError]] = {

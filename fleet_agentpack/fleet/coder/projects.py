@@ -10,7 +10,6 @@ from itertools import compress
 from fleet_agentpack.fleet.coder import models
 from fleet_agentpack.fleet.coder.client import CoderClient
 from fleet_agentpack.fleet.coder.errors import Invalid, NotFound
-from fleet_agentpack.fleet.coder.translate import as_fleet_errors
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.models import NewAgent
 from fleet_agentpack.fleet.results import Project, Role
@@ -64,15 +63,13 @@ class CoderProjects:
             async with gate:
                 return self._names.role_parameter in await self._parameters_of(template)
 
-        with as_fleet_errors():
-            templates = [one for one in await self._client.templates() if not one.deprecated]
-            kept = await asyncio.gather(*map(usable, templates))
+        templates = [one for one in await self._client.templates() if not one.deprecated]
+        kept = await asyncio.gather(*map(usable, templates))
         return [self._project(one, templates) for one in compress(templates, kept)]
 
     async def roles(self, project: str) -> list[Role]:
         """The roles that a project offers; none if its template cannot be used for agents."""
-        with as_fleet_errors():
-            asked = await self._parameters_of(await self._find(project))
+        asked = await self._parameters_of(await self._find(project))
         parameter = asked.get(self._names.role_parameter)
         return _roles(parameter) if parameter else []
 

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
@@ -39,11 +38,6 @@ class LocalAgent:
         """The name of its folders: lower case, since names ignore case."""
         return self.name.lower()
 
-    @property
-    def created(self) -> datetime:
-        """When it was created."""
-        return datetime.fromtimestamp(self.created_at, UTC)
-
 
 class AgentFolders:
     """Stores agents under one directory."""
@@ -65,11 +59,10 @@ class AgentFolders:
 
     def all(self) -> list[LocalAgent]:
         """Every agent, by name."""
-        try:
-            folders = sorted(self._root.iterdir())
-        except FileNotFoundError:
+        if not self._root.exists():
             return []
-        found = (self.find(folder.name) for folder in folders if not folder.name.startswith("."))
+        names = sorted(folder.name for folder in self._root.iterdir())
+        found = (self.find(name) for name in names if not name.startswith("."))
         return [agent for agent in found if agent]
 
     def find(self, name: str) -> LocalAgent | None:

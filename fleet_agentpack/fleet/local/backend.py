@@ -175,7 +175,8 @@ class LocalBackend:
         task = self.folders.current(agent)
         episode = task.episode(self.programs.get(agent.program)) if task else None
         exists = Path(agent.directory).is_dir()
-        moments = [agent.created]
+        created_at = datetime.fromtimestamp(agent.created_at, UTC)
+        moments = [created_at]
         if episode:
             moments += [episode.opened_at, episode.closed_at or episode.opened_at]
         working = episode is not None and episode.ended is None
@@ -183,7 +184,7 @@ class LocalBackend:
             workspace_id=agent.id,
             name=agent.name,
             project=agent.project,
-            created_at=agent.created,
+            created_at=created_at,
             updated_at=max(moments),
             taken_at=taken_at,
             build=agent.id,
@@ -202,7 +203,7 @@ class LocalBackend:
 def _session_to_continue(previous: TaskFolder, name: str, program: Program) -> str | None:
     """The conversation that the next task continues; None to begin one."""
     record, episode = previous.record, previous.episode(program)
-    if not program.converses or record is None or episode is None or record.program != name:
+    if not program.next or record is None or episode is None or record.program != name:
         return None
     if episode.ended == "failed":
         # A first task may have failed before the conversation existed.

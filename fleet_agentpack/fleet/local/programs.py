@@ -49,16 +49,11 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True):
 
     command: Command
     first: Arguments = ()
-    next: Arguments = ()
+    next: Arguments = ()  # none: each task starts a new conversation
     instructions: Arguments = ()
     prompt: Arguments = ()
     unset: Arguments = ()
     readings: tuple[Reading, ...] = ()
-
-    @property
-    def converses(self) -> bool:
-        """Whether a later task can continue an earlier one."""
-        return bool(self.next)
 
     def launch(
         self, task: str, instructions: str, session: str, *, continues: bool
@@ -74,7 +69,8 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True):
             *(self.next if continues else self.first),
             *self.prompt,
         )
-        return [_filled(part, values) for part in arguments], "" if self.prompt else prompt
+        command = [_SLOT.sub(lambda match: values[match[1]], part) for part in arguments]
+        return command, "" if self.prompt else prompt
 
     def read(self, output: Path) -> ProgramResult:
         """What the program's output tells so far."""
@@ -104,10 +100,6 @@ def load_programs(configured: Mapping[str, object]) -> dict[str, Program]:
         return convert(dict[str, Program], {**shipped, **configured}, ("fleet", "programs"))
     except ShapeError as error:
         raise FleetError.unavailable(f"{error}.") from error
-
-
-def _filled(part: str, values: Mapping[str, str]) -> str:
-    return _SLOT.sub(lambda match: values[match[1]], part)
 
 
 def _objects(output: Path) -> Iterator[JsonObject]:

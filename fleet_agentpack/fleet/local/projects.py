@@ -68,15 +68,14 @@ class LocalProjects:
 
     def persona(self, role: str) -> Persona:
         """A role by its name. Raises 400."""
-        for persona in self.personas:
-            if persona.name == role:
-                return persona
-        known = [persona.name for persona in self.personas]
-        raise FleetError.bad_request(
-            f"There is no role '{role[:80]}'; choose from {', '.join(known)}.",
-            field="role",
-            roles=known,
-        )
+        known = {persona.name: persona for persona in self.personas}
+        if role not in known:
+            raise FleetError.bad_request(
+                f"There is no role '{role[:80]}'; choose from {', '.join(known)}.",
+                field="role",
+                roles=list(known),
+            )
+        return known[role]
 
 
 def _project(name: str, path: Path) -> Project:

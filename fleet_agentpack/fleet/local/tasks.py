@@ -59,7 +59,6 @@ class ProgramProcess:
     """The process that the runner started (`process.json`)."""
 
     pid: int
-    at: float
 
 
 @dataclass(frozen=True)
@@ -101,10 +100,8 @@ class TaskFolder:
     def running(self) -> bool:
         """Whether the program is running, according to the operating system."""
         outcome = self.path / "outcome.json"
-        if outcome.exists():
-            return False
-        # The runner may have ended between the two: the lock is free after the file is written.
-        if not self._locked() and outcome.exists():
+        # The runner may end while we look: the lock is free after the file is written.
+        if outcome.exists() or (not self._locked() and outcome.exists()):
             return False
         if self._read("process.json", ProgramProcess) is None:
             return time.time() - self._started_at() < START_S
@@ -143,8 +140,7 @@ class TaskFolder:
             if not self.running:
                 break
             self._signal(number)
-            limit_s = INTERRUPT_S if number == signal.SIGINT else END_S
-            deadline = time.monotonic() + limit_s
+            deadline = time.monotonic() + (INTERRUPT_S if number == signal.SIGINT else END_S)
             while self.running and time.monotonic() < deadline:
                 time.sleep(POLL_S)
         if self.running:

@@ -9,7 +9,7 @@ from typing import Any
 from fleet_agentpack.forge.definitions import inheritance
 from fleet_agentpack.forge.definitions.definition import (
     Definition,
-    person_of,
+    described,
     strings_of,
     tags_of,
     text_of,
@@ -31,11 +31,7 @@ def agent_info(definition: Definition, resolver: Resolver, noticed: Iterable[str
     needed = _dependencies(definition, whole, resolver)
     tools = fields.get("tools")
     return AgentInfo(
-        name=definition.name,
-        version=definition.version,
-        description=text_of(fields, "description"),
-        author=person_of(fields),
-        license=text_of(fields, "license"),
+        **vars(described(definition.name, definition.version, fields)),
         tags=tags_of(fields),
         tools=tuple(strings_of(tools)) if isinstance(tools, list) else UNKNOWN,
         extends=text_of(definition.data, "extends"),
@@ -53,11 +49,7 @@ def tool_info(definition: Definition, resolver: Resolver, noticed: Iterable[str]
     fields = inherited.fields
     outputs = [fields.get("output"), fields.get("output_schema")]
     return ToolInfo(
-        name=definition.name,
-        version=definition.version,
-        description=text_of(fields, "description"),
-        author=person_of(fields),
-        license=text_of(fields, "license"),
+        **vars(described(definition.name, definition.version, fields)),
         tags=tags_of(fields),
         inputSchema=input_schema(fields),
         outputSchema=next((each for each in outputs if isinstance(each, dict)), UNKNOWN),

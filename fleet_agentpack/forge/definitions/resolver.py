@@ -11,7 +11,6 @@ from typing import Any
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import (
     Definition,
-    ListedDefinition,
     read_data,
     version_of,
 )
@@ -28,6 +27,7 @@ from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import Kind, Reference, Source, is_usable_name, version_order
 from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.forge.plugins.folders import plugin_folders
+from fleet_agentpack.forge.results import DefinitionRow
 from fleet_agentpack.kit.semver import Version
 
 SOURCES: tuple[Source, ...] = ("local", "global", "stockyard")
@@ -103,9 +103,9 @@ class Resolver:
         *,
         want_tags: bool = True,
         progress: Progress | None = None,
-    ) -> Loaded[list[ListedDefinition]]:
+    ) -> Loaded[list[DefinitionRow]]:
         """Each name once, from the nearest tier that has it; a broken file is a warning."""
-        listed: dict[str, ListedDefinition] = {}
+        listed: dict[str, DefinitionRow] = {}
         warnings: list[str] = []
         for tier in self.tiers(source):
             if tier == "stockyard":
@@ -267,19 +267,15 @@ class Resolver:
 
     def _on_disk(
         self, kind: Kind, tier: Source, progress: Progress | None
-    ) -> Loaded[list[ListedDefinition]]:
+    ) -> Loaded[list[DefinitionRow]]:
         """The newest version of each name, folder by folder."""
         found = self.indexed(kind, tier, progress)
         best: dict[tuple[str | None, str], IndexedDefinition] = {}
         for each in found.value:
-            key = (each.file.folder.owner, each.name)
+            key = (each.file.folder.owner, each.file.name)
             if key not in best or _newness(each) > _newness(best[key]):
                 best[key] = each
-        listed = [
-            ListedDefinition(each.name, tier, each.file.path, each.summary)
-            for each in best.values()
-        ]
-        return Loaded(listed, found.warnings)
+        return Loaded([_row(each, tier) for each in best.values()], found.warnings)
 
     def _missing(
         self, kind: Kind, reference: Reference, tiers: list[Source], warnings: tuple[str, ...]
@@ -304,6 +300,13 @@ class Resolver:
 
     def _broken(self, path: Path, problem: str) -> str:
         return f"{self._configuration.directories.shown(path)}: {problem}"
+
+
+def _row(found: IndexedDefinition, tier: Source) -> DefinitionRow:
+    file, known = found.file, found.summary
+    return DefinitionRow(
+        file.name, known.version, known.description, known.tags, tier, file.location
+    )
 
 
 def _newness(indexed: IndexedDefinition) -> tuple[bool, bool, Version]:

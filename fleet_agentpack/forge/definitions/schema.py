@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.parsing import KeyPath, type_name
@@ -14,10 +14,11 @@ from fleet_agentpack.forge.parsing import KeyPath, type_name
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong at one place of a definition."""
+    """One thing wrong, or to improve, at one place of a definition."""
 
     path: KeyPath
     message: str
+    weight: Literal["error", "error if strict", "advice"] = "error"
 
 
 Rule = Callable[[Any, KeyPath], Iterable[Fault]]

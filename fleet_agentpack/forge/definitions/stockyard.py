@@ -10,8 +10,6 @@ from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.definitions.definition import (
     Definition,
-    ListedDefinition,
-    Summary,
     strings_of,
     text_of,
     version_of,
@@ -21,6 +19,7 @@ from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import Kind, Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.registries.client import RegistryAnswer, RegistryClient
+from fleet_agentpack.forge.results import DefinitionRow
 from fleet_agentpack.kit.results import UNKNOWN
 
 PAGE_SIZE = 100
@@ -35,7 +34,7 @@ class Stockyard:
         self._registry = registry
         self._client = client
 
-    def listing(self, kind: Kind, *, want_tags: bool) -> Loaded[list[ListedDefinition]]:
+    def listing(self, kind: Kind, *, want_tags: bool) -> Loaded[list[DefinitionRow]]:
         """Everything of a kind, a page at a time; nothing when a page is missing."""
         first = self._ask([_search_path(kind, 1)])[0]
         total = first.data["total"] if type(first.data.get("total")) is int else 0
@@ -56,15 +55,13 @@ class Stockyard:
         usable = [row for row in rows if is_usable_name(row.get("name"), kind)]
         tags = self._tags(kind, usable) if want_tags else Loaded({})
         listed = [
-            ListedDefinition(
+            DefinitionRow(
                 row["name"],
+                version_of(row),
+                text_of(row, "description"),
+                tags.value.get(row["name"], UNKNOWN),
                 "stockyard",
                 self._shown(_definition_path(kind, row["name"], version_of(row))),
-                Summary(
-                    version_of(row),
-                    text_of(row, "description"),
-                    tags.value.get(row["name"], UNKNOWN),
-                ),
             )
             for row in usable
         ]

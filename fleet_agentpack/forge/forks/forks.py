@@ -195,11 +195,11 @@ class Forks:
                 warnings += indexed.warnings
                 for found in indexed.value:
                     path, record = found.file.path, found.summary.fork
-                    if record and (each, found.name) not in forks:
+                    if record:
                         shown = self._configuration.directories.shown(path)
-                        version = found.summary.version
-                        fork = Fork(each, found.name, version, path, shown, record)
-                        forks[each, found.name] = fork
+                        name, version = found.file.name, found.summary.version
+                        fork = Fork(each, name, version, path, shown, record)
+                        forks.setdefault((each, name), fork)
         return Loaded(list(forks.values()), tuple(warnings))
 
     def _latest(self, fork: Fork, *, network: bool = True) -> Loaded[str | None]:

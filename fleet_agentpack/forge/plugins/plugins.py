@@ -26,12 +26,9 @@ NO_REGISTRY = f"No registry is configured. {ADD_REGISTRY.for_agent()}"
 
 
 @dataclass(frozen=True)
-class InstalledPlugin:
+class InstalledPlugin(results.PluginVersion):
     """A plugin on disk."""
 
-    name: str
-    version: str
-    scope: Scope
     folder: Path
     manifest: Mapping[str, Any]
 

@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.config.files import is_registry_url
 from fleet_agentpack.forge.config.masking import masked_url
-from fleet_agentpack.forge.definitions.definition import person_of, strings_of, text_of, version_of
+from fleet_agentpack.forge.definitions.definition import described, strings_of, text_of, version_of
 from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import is_usable_name
@@ -21,23 +21,19 @@ from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_jso
 from fleet_agentpack.forge.registries.cache import Cache, CachedManifest
 from fleet_agentpack.forge.registries.credentials import Credentials
 from fleet_agentpack.forge.registries.transport import Request, Transport
+from fleet_agentpack.forge.results import Described
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 _CHECKSUM = re.compile(r"sha256[:-]([0-9a-f]{64})\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Offer:
+class Offer(Described):
     """One plugin as a registry lists it."""
 
-    name: str
-    version: str
     registry: Registry
     manifest_url: str
     checksum: str | None = None  # hexadecimal SHA-256 of the plugin's manifest
-    description: Maybe[str] = UNKNOWN
-    author: Maybe[str] = UNKNOWN
-    license: Maybe[str] = UNKNOWN
     homepage: Maybe[str] = UNKNOWN
     repository: Maybe[str] = UNKNOWN
     tags: tuple[str, ...] = ()
@@ -237,14 +233,10 @@ def _offer(registry: Registry, entry: Any) -> Offer | None:
         for each in (entry["versions"] if isinstance(entry.get("versions"), list) else [])
     ]
     return Offer(
-        name=entry["name"],
-        version=version,
+        **vars(described(entry["name"], version, entry)),
         registry=registry,
         manifest_url=url,
         checksum=checksum_of(entry.get("checksum")),
-        description=text_of(entry, "description"),
-        author=person_of(entry),
-        license=text_of(entry, "license"),
         homepage=text_of(entry, "homepage"),
         repository=text_of(entry, "repository"),
         tags=tuple(strings_of(entry.get("tags") or entry.get("keywords"))),
