@@ -12,7 +12,6 @@ from fleet_agentpack.console.command import Commands, Console
 from fleet_agentpack.forge.command_results import Login, Logout
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.loaded import noted
 from fleet_agentpack.forge.service import open_service
 from fleet_agentpack.forge.workspace import Workspace
 from fleet_agentpack.kit.secret import Secret
@@ -141,7 +140,7 @@ def _merge(console: Console) -> None:
         plan = merge(forks, resolver, root, given.name, given.prefer, _now())
     result = plan.shown(
         merged=plan.is_needed and not given.dry_run,
-        warnings=noted(workspace.configuration.warnings, plan.warnings),
+        warnings=workspace.configuration.noted(plan.warnings),
     )
     verb = "would merge" if given.dry_run else "merged"
     line = f"{verb} {plan.upstream.name} {result.to} into {result.path}"
@@ -225,7 +224,7 @@ def _login(console: Console) -> None:
     names = [each.name for each in workspace.configuration.registries]
     unused = f"No registry is called {registry}; the token is used once there is one"
     known = registry in (*names, "stockyard")
-    warnings = noted(workspace.configuration.warnings, [] if known else [unused])
+    warnings = workspace.configuration.noted([] if known else [unused])
     line = f"logged in to {registry}; the token is in the {where}"
     if where != "keyring":
         line = f"logged in to {registry}; the token is in {where}, readable by you alone"

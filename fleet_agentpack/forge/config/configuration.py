@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from fleet_agentpack.forge.config.files import ConfigLayer, candidates, read_lay
 from fleet_agentpack.forge.config.masking import is_secret_name, masked
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.loaded import Warnings, noted
 from fleet_agentpack.forge.names import Scope
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.stamps import Remembered
@@ -111,6 +112,10 @@ class Configuration:
             key: masked(value, named | referred, key) for key, value in {**frame, **values}.items()
         }
 
+    def noted(self, *groups: Iterable[str]) -> Warnings:
+        """The warnings for an answer: those about the configuration come first."""
+        return noted(self.warnings, *groups)
+
     def _text(self, *names: str) -> str:
         found = self._setting(*names)
         return found if isinstance(found, str) else ""
@@ -181,8 +186,8 @@ def _read(paths: list[Path], directories: Directories) -> Configuration:
         raise ForgeError(
             "CONFIG_ERROR",
             f"{paths[0]}: FRACTARY_CONFIG names this file, which does not exist",
-            details={"path": str(paths[0])},
-            suggestions=["Create the file, or start the server without FRACTARY_CONFIG"],
+            "Create the file, or start the server without FRACTARY_CONFIG",
+            path=str(paths[0]),
         )
     cache_directory = directories.environ.get("FRACTARY_CACHE_DIR")
     chosen: dict[str, Any] = {"cache": {"directory": cache_directory}} if cache_directory else {}

@@ -97,12 +97,11 @@ def _base_of(fork: Fork, forks: Forks) -> Loaded[Definition | None]:
     if not fork.upstream.version:
         return Loaded(None)
     try:
-        found = forks.upstream_of(fork, fork.upstream.version)
+        return forks.upstream_of(fork, fork.upstream.version)
     except ForgeError as error:
         if error.code not in ("AGENT_NOT_FOUND", "TOOL_NOT_FOUND"):
             raise
         return Loaded(None)
-    return Loaded(found.value, found.warnings)
 
 
 def _disputed(result: Edit | Conflict) -> Conflict:
