@@ -134,7 +134,13 @@ class ForgeService:
         try:
             return validate(file, kind, shown, workspace.resolver, strict=strict)
         except FileNotFoundError as error:
-            raise _no_file(kind, path or str(file)) from error
+            place = (path or str(file))[:200]
+            raise ForgeError(
+                "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
+                f"No {kind} definition at {place}",
+                list_all(kind),
+                path=place,
+            ) from error
 
     def definition_text(self, kind: Kind, name: str) -> tuple[str, str]:
         """The text of a definition and its file's ending. Raises `ForgeError`."""
@@ -300,15 +306,6 @@ def _set_log_level(name: str) -> None:
     if name and level is None:
         known = ", ".join(LOG_LEVELS)
         logger.warning("FRACTARY_LOG_LEVEL is ignored: it must be one of %s", known)
-
-
-def _no_file(kind: Kind, path: str) -> ForgeError:
-    return ForgeError(
-        "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
-        f"No {kind} definition at {path[:200]}",
-        list_all(kind),
-        path=path[:200],
-    )
 
 
 def _text_of(path: Path) -> str:

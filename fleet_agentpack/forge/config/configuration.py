@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.config.files import ConfigLayer, candidates, read_layer
+from fleet_agentpack.forge.config.files import candidates, read_layer
 from fleet_agentpack.forge.config.masking import is_secret_name, masked
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
@@ -199,21 +199,18 @@ def _read(paths: list[Path], directories: Directories) -> Configuration:
         chosen = merged
     if "registries" in chosen:
         chosen["registries"] = sorted(chosen["registries"], key=lambda entry: entry["priority"])
+    problems = [layer.problem for layer in layers if layer.problem]
+    broken = [f"{problem} (the file is ignored)" for problem in problems]
     values = _merged(chosen, _defaults(chosen.get("registries", []), directories))
     return Configuration(
         directories=directories,
         chosen=chosen,
         values=values,
         sources=tuple(sources),
-        warnings=tuple(_warnings(layers)),
-        problem=next((layer.problem for layer in layers if layer.problem), None),
+        warnings=(*broken, *(warning for layer in layers for warning in layer.warnings)),
+        problem=next(iter(problems), None),
         registries=tuple(_registry(entry, values) for entry in values["registries"]),
     )
-
-
-def _warnings(layers: list[ConfigLayer]) -> list[str]:
-    broken = [f"{layer.problem} (the file is ignored)" for layer in layers if layer.problem]
-    return [*broken, *(warning for layer in layers for warning in layer.warnings)]
 
 
 def _merged(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,14 +14,7 @@ from fleet_agentpack.forge.definitions.inheritance import inherit
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import ForgeError, run
 from fleet_agentpack.forge.files import timestamp, write_text, writing_below
-from fleet_agentpack.forge.forks.changes import (
-    MISSING,
-    Conflict,
-    Edit,
-    compared,
-    dotted,
-    three_way,
-)
+from fleet_agentpack.forge.forks.changes import MISSING, Conflict, Edit, compared, dotted, three_way
 from fleet_agentpack.forge.forks.file_edits import edited
 from fleet_agentpack.forge.forks.forks import Fork, Forks
 from fleet_agentpack.forge.loaded import Loaded, Warnings
