@@ -93,12 +93,8 @@ def _created(state: McpFile, name: str) -> McpFile:
     if not _NAME.match(name):
         raise EnactError.bad_argument("toolset", f"{name[:80]!r} is not a usable name")
     if name in state.toolsets:
-        raise EnactError(
-            "TOOLSET_EXISTS",
-            f"there is already a toolset {name}",
-            details={"toolset": name},
-            actions=["choose another name, or delete it first"],
-        )
+        step = "choose another name, or delete it first"
+        raise EnactError("TOOLSET_EXISTS", f"there is already a toolset {name}", step, toolset=name)
     return _with(state, name, tuple(state.tools))
 
 
@@ -123,8 +119,10 @@ def _removed(state: McpFile, name: str, tool: str) -> McpFile:
         raise EnactError(
             "NOT_IN_TOOLSET",
             f"{tool} is not in the toolset {name}",
-            details={"toolset": name, "tool": tool, "tools": [*members]},
-            actions=[f"choose one of {', '.join(members)}" if members else "it is empty"],
+            f"choose one of {', '.join(members)}" if members else "it is empty",
+            toolset=name,
+            tool=tool,
+            tools=[*members],
         )
     return _with(state, name, tuple(each for each in members if each != tool))
 
@@ -133,12 +131,9 @@ def _members(state: McpFile, name: str) -> tuple[str, ...]:
     if name not in state.toolsets:
         known = sorted(state.toolsets)
         create = Action.command("mcp", "toolset", "create", "NAME", text="create one with: {}")
-        raise EnactError(
-            "TOOLSET_NOT_FOUND",
-            f"there is no toolset {name}",
-            details={"toolset": name, "toolsets": known},
-            actions=[f"choose one of {', '.join(known)}" if known else create],
-        )
+        step = f"choose one of {', '.join(known)}" if known else create
+        message = f"there is no toolset {name}"
+        raise EnactError("TOOLSET_NOT_FOUND", message, step, toolset=name, toolsets=known)
     return state.toolsets[name]
 
 

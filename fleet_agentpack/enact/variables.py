@@ -115,18 +115,14 @@ def _plain(
 
 
 def _missing(tool: str, variable: Variable) -> EnactError:
-    where = (
-        f"store it in the keyring (service {KEYRING_SERVICE}, account {tool}:{variable.name}) "
-        f"or set {variable.name} in the server's environment"
-        if variable.secret
-        else f"set {variable.name} in ~/.enact/.env or in the server's environment"
-    )
-    return EnactError(
-        "SECRET_MISSING" if variable.secret else "VARIABLE_MISSING",
-        f"{tool} needs {variable.name}: {variable.description}",
-        details={"tool": tool, "variable": variable.name},
-        actions=[ask_user(where)],
-    )
+    name = variable.name
+    code, where = "VARIABLE_MISSING", f"set {name} in ~/.enact/.env or in the server's environment"
+    if variable.secret:
+        keyring = f"the keyring (service {KEYRING_SERVICE}, account {tool}:{name})"
+        where = f"store it in {keyring} or set {name} in the server's environment"
+        code = "SECRET_MISSING"
+    message = f"{tool} needs {name}: {variable.description}"
+    return EnactError(code, message, ask_user(where), tool=tool, variable=name)
 
 
 def _unquoted(value: str) -> str:
