@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from fleet_agentpack.kit.files import UnreadableError, read_text
@@ -49,12 +50,17 @@ def read_mapping(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
 
     Raises `UnparsableError`, `FileNotFoundError`.
     """
-    try:
-        text = read_text(path, limit)
-    except UnreadableError as error:
-        raise UnparsableError(str(error)) from error
+    text = read_parsable(path, limit)
     data = parse_yaml(text) or {} if path.suffix in (".yaml", ".yml") else parse_json(text)
     return as_mapping(data)
+
+
+def read_parsable(path: Path, limit: int) -> str:
+    """The text of a file. Raises `UnparsableError`, `FileNotFoundError`."""
+    try:
+        return read_text(path, limit)
+    except UnreadableError as error:
+        raise UnparsableError(str(error)) from error
 
 
 def as_mapping(data: object) -> dict[str, Any]:
@@ -66,15 +72,11 @@ def as_mapping(data: object) -> dict[str, Any]:
 
 def type_name(value: object) -> str:
     """What JSON calls the type of a value."""
-    if value is None:
-        return "null"
-    for kind, name in _NAMES:
-        if isinstance(value, kind):
-            return name
-    return "unknown"
+    return next((name for kind, name in _NAMES if isinstance(value, kind)), "unknown")
 
 
 _NAMES: tuple[tuple[type, str], ...] = (
+    (NoneType, "null"),
     (bool, "boolean"),
     (int, "number"),
     (float, "number"),
