@@ -14,7 +14,7 @@ import msgspec
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, Project, git
-from fleet_agentpack.deploy.model import Blob, module_fs_key, read_file
+from fleet_agentpack.deploy.model import Blob, module_fs_key, names_in, read_file
 from fleet_agentpack.deploy.trees import METADATA_DIR, Tree, TreeEntry, TreeReader, tree_hash
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import EscapeError, check_relative
@@ -55,7 +55,7 @@ class Overlays:
             "machine": f"{repo}/overlays/machines/{machine}",
             "project": f"{projects}/{project.id}/overlays" if os.path.isdir(projects) else projects,
         }
-        self._names = {scope: _names_in(base) for scope, base in self._bases.items()}
+        self._names = {scope: frozenset(names_in(base)) for scope, base in self._bases.items()}
 
     def of(self, module_id: str) -> list[Overlay]:
         """A module's overlays, lowest layer first."""
@@ -194,15 +194,6 @@ class Overlays:
             hint="the upstream file has changed: make the patch again",
             **details,
         )
-
-
-def _names_in(base: str) -> frozenset[str]:
-    try:
-        return frozenset(os.listdir(base))
-    except (FileNotFoundError, NotADirectoryError):
-        return frozenset()
-    except OSError as error:
-        raise DeployError.io(base, error, "read") from error
 
 
 def _refuse_clash(tree: Tree, name: str, overlay: Overlay) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.disk import Reader
@@ -65,25 +65,17 @@ class Rollback:
 
     def batch(self, event_id: str) -> Batch:
         """The transaction that carries it out."""
-
-        def record(changes: Sequence[SnapshotChange], backup_root: str) -> dict[str, object]:
-            listed = {change.path for change in changes}
-            manifests = (root.manifest for root in self.roots)
-            others = [change for change in manifests if change and change.path not in listed]
-            return Snapshot(
-                kind="rollback",
-                id=event_id,
-                created_at=now_text(),
-                targets=self.to.targets,
-                managed_files=tuple(file for root in self.roots for file in root.managed),
-                changes=(*changes, *others),
-                backup_root=backup_root,
-                rolled_back_to=self.to.id,
-                lockfile_sha256=self.to.lockfile_sha256,
-            ).document()
-
+        event = replace(
+            self.to,
+            kind="rollback",
+            id=event_id,
+            created_at=now_text(),
+            managed_files=tuple(file for root in self.roots for file in root.managed),
+            changes=tuple(root.manifest for root in self.roots if root.manifest),
+            rolled_back_to=self.to.id,
+        )
         origin = {"project_root": self.project_root} if self.project_root else {}
-        return Batch(event_id, self.steps, (), record, origin)
+        return Batch(event, self.steps, (), origin)
 
 
 def choose(history: History, store: SnapshotStore, snapshot_id: str) -> Snapshot:
@@ -279,13 +271,9 @@ def _managed_now(root: Root, snapshot: Snapshot | None) -> Mapping[str, str]:
 
 
 def _lost(snapshot_id: str, path: str) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"snapshot {snapshot_id} has lost its copy of {path}; choose another snapshot",
-        reason="snapshot_corrupt",
-        next_actions=("choose_other_snapshot",),
-        path=path,
-    )
+    message = f"snapshot {snapshot_id} has lost its copy of {path}; choose another snapshot"
+    actions = ("choose_other_snapshot",)
+    return DeployError.because("snapshot_corrupt", message, next_actions=actions, path=path)
 
 
 def _given_back(root: Root, path: str, before: str, backup: str | None) -> Step:
@@ -322,10 +310,4 @@ def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> 
 
 
 def _refused(message: str, reason: str, ids: Sequence[str]) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        message,
-        reason=reason,
-        next_actions=("list_snapshots", "retry_with_snapshot"),
-        snapshots=list(reversed(ids))[:100],
-    )
+    return DeployError.because(reason, message, snapshots=list(reversed(ids))[:100])

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
-from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, owner, path_key, safe_name
+from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, copy_name, names_in, owner
 from fleet_agentpack.kit.stamps import Remembered
 
 ORIGIN_FILE = "origin.json"  # inside <id>/: the project and the roots of a snapshot; ours alone
@@ -184,12 +183,7 @@ class SnapshotStore:
 
     def ids(self) -> list[str]:
         """The ids of all records, oldest first."""
-        try:
-            names = os.listdir(self.home.snapshots)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise DeployError.io(self.home.snapshots, error, "read") from error
+        names = names_in(self.home.snapshots)
         return sorted((name[:-5] for name in names if name.endswith(".json")), key=_age)
 
     def new_id(self) -> str:
@@ -265,7 +259,7 @@ class SnapshotStore:
 
     def state_file(self, snapshot_id: str, target: str, path: str) -> Path:
         """Where a snapshot keeps its copy of a file that it wrote."""
-        return self.directory(snapshot_id) / "state" / safe_name(target) / path_key(path)
+        return self.directory(snapshot_id) / "state" / copy_name(target, path)
 
     def directory(self, snapshot_id: str) -> Path:
         """A snapshot's own directory."""

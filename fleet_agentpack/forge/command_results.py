@@ -7,6 +7,7 @@ from typing import Literal
 
 from fleet_agentpack.forge.loaded import Warnings
 from fleet_agentpack.forge.names import Kind, Scope
+from fleet_agentpack.forge.results import PluginVersion
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
@@ -48,15 +49,6 @@ class Logout:
 
     registry: str
     loggedOut: bool
-
-
-@dataclass(frozen=True)
-class PluginVersion:
-    """A plugin that was installed or removed."""
-
-    name: str
-    version: str
-    scope: Scope
 
 
 @dataclass(frozen=True)

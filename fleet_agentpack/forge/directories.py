@@ -27,10 +27,10 @@ class Directories:
         """The user's directory, shared by all projects."""
         return self.home / ".fractary"
 
-    def shown(self, path: Path) -> str:
-        """A path for a result: relative under the working directory, else absolute."""
+    def shown(self, path: Path | str) -> str:
+        """A path for a result: relative under the working directory, else as it is."""
         try:
-            return str(path.relative_to(self.cwd))
+            return str(Path(path).relative_to(self.cwd))
         except ValueError:
             return str(path)
 

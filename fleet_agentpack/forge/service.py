@@ -8,14 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fleet_agentpack.forge import results
 from fleet_agentpack.forge.command_results import Merge
 from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.config.masking import masked_url
-from fleet_agentpack.forge.definitions.definition import (
-    MAX_DEFINITION_BYTES,
-    SUFFIXES,
-    ListedDefinition,
-)
+from fleet_agentpack.forge.definitions.definition import MAX_DEFINITION_BYTES, SUFFIXES
 from fleet_agentpack.forge.definitions.index import DefinitionIndex, Progress
 from fleet_agentpack.forge.definitions.info import agent_info, tool_info
 from fleet_agentpack.forge.definitions.resolver import Resolver
@@ -28,27 +25,6 @@ from fleet_agentpack.forge.names import Kind, check_name, checked_reference
 from fleet_agentpack.forge.plugins.folders import manifest_of
 from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, Vault
 from fleet_agentpack.forge.registries.transport import Transport
-from fleet_agentpack.forge.results import (
-    AgentInfo,
-    AgentList,
-    CacheCleared,
-    CacheStats,
-    ConfigValue,
-    ConfigView,
-    DefinitionRow,
-    ForkCheck,
-    ForkDiff,
-    ForkInfo,
-    ForkList,
-    PluginInfo,
-    PluginList,
-    PluginSearch,
-    RegistryList,
-    RegistryRow,
-    ToolInfo,
-    ToolList,
-    Validation,
-)
 from fleet_agentpack.forge.workspace import Workspace
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
@@ -105,7 +81,7 @@ class ForgeService:
         limit: int = 100,
         offset: int = 0,
         report: Progress | None = None,
-    ) -> AgentList | ToolList:
+    ) -> results.AgentList | results.ToolList:
         """Agents or tools, nearest first; of several tags one is enough."""
         workspace = self.workspace()
         resolver = workspace.resolver
@@ -113,24 +89,22 @@ class ForgeService:
         found = resolver.listing(kind, source, want_tags=bool(tags), progress=report)
         rows = found.value
         if tags:
-            wanted = set(tags)
-            rows = [
-                row
-                for row in rows
-                if (own := row.summary.tags) is not UNKNOWN and wanted & set(own)
-            ]
-        page = tuple(self._row(row) for row in rows[offset : offset + limit])
+            rows = [row for row in rows if row.tags is not UNKNOWN and {*tags} & {*row.tags}]
+        page = [
+            replace(row, path=self.directories.shown(row.path))
+            for row in rows[offset : offset + limit]
+        ]
         warnings = noted(
             workspace.configuration.warnings,
             [f"{source} is not searched. {SWITCH_ON}"] if off else [],
             found.warnings,
         )
-        answer = AgentList if kind == "agent" else ToolList
-        return answer(page, len(rows), limit, offset, warnings)
+        answer = results.AgentList if kind == "agent" else results.ToolList
+        return answer(tuple(page), len(rows), limit, offset, warnings)
 
     def info(
         self, kind: Kind, name: str, version: str | None = None, source: str = "all"
-    ) -> AgentInfo | ToolInfo:
+    ) -> results.AgentInfo | results.ToolInfo:
         """One agent or tool in detail. Raises `ForgeError`."""
         reference = checked_reference(kind, name, version)
         workspace = self.workspace()
@@ -147,7 +121,7 @@ class ForgeService:
         name: str | None = None,
         strict: bool = False,
         anywhere: bool = False,
-    ) -> Validation:
+    ) -> results.Validation:
         """Validate a definition by path or by name. Raises `ForgeError` when there is none."""
         if (path is None) == (name is None):
             raise ForgeError.invalid(
@@ -182,32 +156,34 @@ class ForgeService:
             raise ForgeError.plugin_missing(name, searched=[], installed_only=True)
         return _text_of(path), path.suffix.lstrip(".")
 
-    def plugin_list(self, scope: str = "all", *, outdated: bool = False) -> PluginList:
+    def plugin_list(self, scope: str = "all", *, outdated: bool = False) -> results.PluginList:
         """Installed plugins, perhaps only those with an update."""
         return self.workspace().plugins.listing(scope, outdated=outdated)
 
     def plugin_info(
         self, plugin: str, version: str | None = None, *, remote: bool = False
-    ) -> PluginInfo:
+    ) -> results.PluginInfo:
         """One plugin in detail. Raises `ForgeError`."""
         reference = checked_reference("plugin", plugin, version)
         return self.workspace().plugins.info(reference.name, reference.wanted, remote=remote)
 
     def plugin_search(
         self, query: str, tags: Sequence[str] = (), limit: int = 20, offset: int = 0
-    ) -> PluginSearch:
+    ) -> results.PluginSearch:
         """Plugins that registries offer. Raises `ForgeError` when none could be asked."""
         return self.workspace().plugins.search(query, tags, limit, offset)
 
-    def config_get(self, key: str) -> ConfigValue:
+    def config_get(self, key: str) -> results.ConfigValue:
         """One configuration value, secrets masked. Raises `ForgeError`."""
         if not key.strip():
             raise ForgeError.invalid("the key is empty", call("config_show", "See every key: {}"))
         configuration = self._configurations.strict()
         value, exists = look_up(configuration.shown(), key)
-        return ConfigValue(key, value, exists, noted(configuration.warnings))
+        return results.ConfigValue(key, value, exists, noted(configuration.warnings))
 
-    def config_show(self, *, include_defaults: bool = True, layout: str = "json") -> ConfigView:
+    def config_show(
+        self, *, include_defaults: bool = True, layout: str = "json"
+    ) -> results.ConfigView:
         """The configuration and the files it comes from, secrets masked. Raises `ForgeError`."""
         configuration = self._configurations.strict()
         shown = configuration.shown(include_defaults=include_defaults)
@@ -217,14 +193,14 @@ class ForgeService:
 
             text = yaml12.dump(shown)
         sources = tuple(self.directories.shown(path) for path in configuration.sources)
-        return ConfigView(shown, sources, text, noted(configuration.warnings))
+        return results.ConfigView(shown, sources, text, noted(configuration.warnings))
 
-    def registry_list(self) -> RegistryList:
+    def registry_list(self) -> results.RegistryList:
         """The configured registries in the order in which they are asked. Raises `ForgeError`."""
         workspace = self.workspace(strict=True)
         registries = workspace.configuration.registries
         rows = tuple(
-            RegistryRow(
+            results.RegistryRow(
                 name=registry.name,
                 url=masked_url(registry.url),
                 priority=registry.priority,
@@ -233,14 +209,14 @@ class ForgeService:
             for registry in registries
         )
         disabled = [f"Registry {each.name} is disabled" for each in registries if not each.enabled]
-        return RegistryList(rows, noted(workspace.configuration.warnings, disabled))
+        return results.RegistryList(rows, noted(workspace.configuration.warnings, disabled))
 
-    def cache_stats(self) -> CacheStats:
+    def cache_stats(self) -> results.CacheStats:
         """How much the cache holds."""
         workspace = self.workspace()
         return replace(workspace.cache.stats(), warnings=noted(workspace.configuration.warnings))
 
-    def cache_clear(self, kind: str = "all", older_than: int | None = None) -> CacheCleared:
+    def cache_clear(self, kind: str = "all", older_than: int | None = None) -> results.CacheCleared:
         """Empty the cache, or what is older than some days. Raises `ForgeError`."""
         if older_than is not None and older_than < 0:
             raise ForgeError.invalid(
@@ -252,21 +228,21 @@ class ForgeService:
         cleared = workspace.cache.clear(kind, older_than)
         return replace(cleared, warnings=noted(workspace.configuration.warnings))
 
-    def fork_list(self, kind: str = "all") -> ForkList:
+    def fork_list(self, kind: str = "all") -> results.ForkList:
         """Forked agents and tools."""
         return self.workspace().forks.listing(kind)
 
-    def fork_info(self, name: str) -> ForkInfo:
+    def fork_info(self, name: str) -> results.ForkInfo:
         """One fork in detail. Raises `ForgeError`."""
         check_name("agent", name)
         return self.workspace().forks.info(name)
 
-    def fork_diff(self, name: str, layout: str = "unified") -> ForkDiff:
+    def fork_diff(self, name: str, layout: str = "unified") -> results.ForkDiff:
         """How a fork differs from its upstream. Raises `ForgeError`."""
         check_name("agent", name)
         return self.workspace().forks.diff(name, layout)
 
-    def fork_check(self, name: str | None = None) -> ForkCheck:
+    def fork_check(self, name: str | None = None) -> results.ForkCheck:
         """Which forks have a newer upstream. Raises `ForgeError`."""
         if name is not None:
             check_name("agent", name)
@@ -278,17 +254,6 @@ class ForgeService:
         workspace = self.workspace()
         plan = plan_merge(workspace.forks, workspace.resolver, name)
         return plan.shown(warnings=noted(workspace.configuration.warnings, plan.warnings))
-
-    def _row(self, listed: ListedDefinition) -> DefinitionRow:
-        path = listed.path
-        return DefinitionRow(
-            name=listed.name,
-            version=listed.summary.version,
-            description=listed.summary.description,
-            tags=listed.summary.tags,
-            source=listed.source,
-            path=path if isinstance(path, str) else self.directories.shown(path),
-        )
 
     def _given_path(
         self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool

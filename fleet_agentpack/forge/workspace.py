@@ -41,9 +41,7 @@ class Workspace:
     @cached_property
     def resolver(self) -> Resolver:
         """Agents and tools by name."""
-        stockyard = Stockyard(
-            self.configuration.stockyard, self.cache, self.transport, self.credentials
-        )
+        stockyard = Stockyard(self.configuration.stockyard, self.registries)
         return Resolver(self.configuration, self.index, stockyard)
 
     @cached_property

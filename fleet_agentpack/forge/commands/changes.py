@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fleet_agentpack.console.ask import ask_secret
 from fleet_agentpack.console.command import Commands, Console
@@ -48,12 +49,14 @@ def _add_creation(commands: Commands) -> None:
         create.set_defaults(kind=kind)
         create.add_argument("name", help="lower-case words joined by hyphens")
         create.add_argument("--description", required=True)
-        create.add_argument("--tag", action="append", default=[])
+        create.add_argument("--tag", action="append", dest="tags", default=[])
         create.add_argument("--author")
         create.add_argument("--extends", help="name or name@range of a base")
         create.add_argument("--format", choices=("md", "yaml"), default=None)
         if kind == "agent":
-            create.add_argument("--tool", action="append", default=[], help="a tool it may use")
+            create.add_argument(
+                "--tool", action="append", dest="tools", default=[], help="a tool it may use"
+            )
             create.add_argument("--provider", choices=PROVIDERS, default=PROVIDERS[0])
             create.add_argument("--model", default="claude-sonnet-4")
             create.add_argument("--prompt", help="the system prompt")
@@ -113,23 +116,8 @@ def _create(console: Console) -> None:
     from fleet_agentpack.forge.definitions.author import Draft, Format
 
     given = console.arguments
-    if given.kind == "tool":
-        more: dict[str, Any] = {"command": given.command}
-    else:
-        more = {
-            "tools": tuple(given.tool),
-            "provider": given.provider,
-            "model": given.model,
-            "prompt": given.prompt,
-        }
-    draft = Draft(
-        name=given.name,
-        description=given.description,
-        tags=tuple(given.tag),
-        author=given.author,
-        extends=given.extends,
-        **more,
-    )
+    known = {each.name for each in dataclasses.fields(Draft)}
+    draft = Draft(**{key: value for key, value in vars(given).items() if key in known})
     form: Format = given.format or ("md" if given.kind == "agent" else "yaml")
     result = _author(console).create(given.kind, draft, form)
     console.answer(result, [f"created {result.path}"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,10 +32,10 @@ class Draft:
 
     name: str
     description: str
-    tags: tuple[str, ...] = ()
+    tags: Sequence[str] = ()
     author: str | None = None
     extends: str | None = None
-    tools: tuple[str, ...] = ()
+    tools: Sequence[str] = ()
     provider: str = "anthropic"
     model: str = "claude-sonnet-4"
     prompt: str | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 from fleet_agentpack.forge.names import Kind, Source, parse_reference
 from fleet_agentpack.forge.parsing import UnparsableError, parse_yaml, read_mapping
+from fleet_agentpack.forge.results import Described
 from fleet_agentpack.kit import frontmatter, yaml12
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
@@ -52,16 +53,6 @@ class Summary:
     tags: Maybe[tuple[str, ...]] = UNKNOWN
     fork: ForkRecord | None = None
     problem: str | None = None  # why the file cannot be read
-
-
-@dataclass(frozen=True)
-class ListedDefinition:
-    """A definition as a list shows it."""
-
-    name: str
-    source: Source
-    path: Path | str  # a file, or the stockyard's URL
-    summary: Summary
 
 
 def read_data(path: Path, kind: Kind) -> dict[str, Any]:
@@ -123,6 +114,12 @@ def person_of(data: Mapping[str, object], key: str = "author") -> Maybe[str]:
     """A person's name, which some write as an object."""
     person = data.get(key)
     return text_of(person, "name") if isinstance(person, Mapping) else text_of(data, key)
+
+
+def described(name: str, version: str, data: Mapping[str, object]) -> Described:
+    """What a definition or a manifest says of itself."""
+    author, license_name = person_of(data), text_of(data, "license")
+    return Described(name, version, text_of(data, "description"), author, license_name)
 
 
 def strings_of(value: object) -> list[str]:

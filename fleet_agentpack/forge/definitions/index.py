@@ -12,7 +12,7 @@ from pathlib import Path
 from fleet_agentpack.forge.definitions.definition import SUFFIXES, Summary, summarise
 from fleet_agentpack.forge.names import Kind, Source
 from fleet_agentpack.kit.paths import is_inside
-from fleet_agentpack.kit.stamps import Stamp, settled, stamp, stamp_of
+from fleet_agentpack.kit.stamps import Remembered, Stamp, settled, stamp_of
 
 Progress = Callable[[float, float | None, str], None]
 
@@ -49,19 +49,7 @@ class IndexedDefinition:
 
     file: DefinitionFile
     summary: Summary
-
-    @property
-    def name(self) -> str:
-        """The definition's name."""
-        return self.file.name
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """A definition as it was when its file was last read."""
-
-    indexed: IndexedDefinition
-    settled: bool
+    settled: bool  # whether a later change of the file is bound to show
 
 
 class DefinitionIndex:
@@ -69,8 +57,8 @@ class DefinitionIndex:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[DefinitionFolder, dict[str, _Kept]] = {}
-        self._inside: dict[str, tuple[Stamp, bool, str | None]] = {}
+        self._kept: dict[DefinitionFolder, dict[str, IndexedDefinition]] = {}
+        self._inside: dict[str, Remembered[str | None]] = {}
 
     def find(self, folder: DefinitionFolder, name: str) -> list[DefinitionFile]:
         """Every file of a name in a folder, one for each version."""
@@ -88,49 +76,39 @@ class DefinitionIndex:
         with self._lock:
             before = self._kept.get(folder, {})
             files = _preferred(_Scan(self, folder, before).files(folder.root, ""))
-            kept: dict[str, _Kept] = {}
+            kept: dict[str, IndexedDefinition] = {}
             for done, file in enumerate(files):
                 known = before.get(file.location)
-                if known is None or known.indexed.file is not file:
+                if known is None or known.file is not file:
                     if progress and done % REPORT_EVERY == 0:
                         progress(done, len(files), f"reading {folder.kind}s")
                     known = _read(file)
                 kept[file.location] = known
             self._kept[folder] = kept
-            return [each.indexed for each in kept.values()]
+            return list(kept.values())
 
     def definition_inside(self, directory: str, kind: Kind) -> str | None:
         """The file name of the definition in a directory, Markdown first."""
-        seen = stamp(directory)
-        if seen is None:
-            return None
-        known = self._inside.get(directory)
-        if known and known[0] == seen and known[1]:
-            return known[2]
-        names = {entry.name for entry in _entries(Path(directory))}
-        inner = next((f"{kind}{each}" for each in SUFFIXES if f"{kind}{each}" in names), None)
-        self._inside[directory] = (seen, settled(seen), inner)
-        return inner
+
+        def look() -> str | None:
+            names = {entry.name for entry in _entries(Path(directory))}
+            return next((f"{kind}{each}" for each in SUFFIXES if f"{kind}{each}" in names), None)
+
+        return self._inside.setdefault(directory, Remembered()).get(look, directory)
 
 
+@dataclass(frozen=True)
 class _Scan:
     """One walk over a folder; for a file that has not changed it yields the object from before."""
 
-    def __init__(
-        self,
-        index: DefinitionIndex,
-        folder: DefinitionFolder,
-        before: Mapping[str, _Kept],
-        only: str | None = None,
-    ) -> None:
-        self._index = index
-        self._folder = folder
-        self._before = before
-        self._only = only
+    index: DefinitionIndex
+    folder: DefinitionFolder
+    before: Mapping[str, IndexedDefinition]
+    only: str | None = None
 
     def files(self, directory: Path, prefix: str) -> Iterator[DefinitionFile]:
         """The definitions in a directory; `@scope` directories hold one or two levels more."""
-        only = self._only
+        only = self.only
         for entry in _entries(directory):
             full = prefix + entry.name
             if only is not None and not (full.startswith(only) or only.startswith(f"{full}/")):
@@ -151,11 +129,11 @@ class _Scan:
         if not is_directory and suffix not in SUFFIXES:
             return None
         name, _, version = stem.partition("@")
-        if self._only is not None and prefix + name != self._only:
+        if self.only is not None and prefix + name != self.only:
             return None
         location = entry.path
         if is_directory:
-            inner = self._index.definition_inside(location, self._folder.kind)
+            inner = self.index.definition_inside(location, self.folder.kind)
             if inner is None:
                 return None
             location = f"{location}/{inner}"
@@ -165,25 +143,23 @@ class _Scan:
             return None
         problem = None
         if entry.is_symlink() or stat.S_ISLNK(status.st_mode):
-            problem, status = _followed(self._folder, location, status)
+            problem, status = _followed(self.folder, location, status)
         seen = stamp_of(status)
-        known = self._before.get(location)
-        if known and known.settled:
-            file = known.indexed.file
-            if (file.stamp, file.problem) == (seen, problem):
-                return file
+        known = self.before.get(location)
+        if known and known.settled and (known.file.stamp, known.file.problem) == (seen, problem):
+            return known.file
         path = Path(location)
         return DefinitionFile(
-            prefix + name, version or None, path, location, self._folder, seen, problem
+            prefix + name, version or None, path, location, self.folder, seen, problem
         )
 
 
-def _read(file: DefinitionFile) -> _Kept:
+def _read(file: DefinitionFile) -> IndexedDefinition:
     if file.problem:
         summary = Summary(file.version or "", problem=file.problem)
     else:
         summary = summarise(file.path, file.folder.kind, file.version)
-    return _Kept(IndexedDefinition(file, summary), settled(file.stamp))
+    return IndexedDefinition(file, summary, settled(file.stamp))
 
 
 def _preferred(files: Iterator[DefinitionFile]) -> list[DefinitionFile]:

@@ -6,19 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from fleet_agentpack.forge.definitions import inheritance
 from fleet_agentpack.forge.definitions.definition import (
     Definition,
-    person_of,
+    described,
     strings_of,
     tags_of,
     text_of,
-)
-from fleet_agentpack.forge.definitions.inheritance import (
-    MOST_LOOKED_UP,
-    Inherited,
-    dependency_cycle,
-    inherit,
-    requirements,
 )
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.loaded import Loaded, noted
@@ -31,17 +25,13 @@ _PARAMETER_KEYS = ("type", "description", "enum", "default")
 
 def agent_info(definition: Definition, resolver: Resolver, noticed: Iterable[str]) -> AgentInfo:
     """An agent with what it inherits; a base or tool that is missing is a warning."""
-    inherited = inherit(definition, resolver)
+    inherited = inheritance.inherit(definition, resolver)
     fields = inherited.fields
     whole = replace(definition, data=fields)
     needed = _dependencies(definition, whole, resolver)
     tools = fields.get("tools")
     return AgentInfo(
-        name=definition.name,
-        version=definition.version,
-        description=text_of(fields, "description"),
-        author=person_of(fields),
-        license=text_of(fields, "license"),
+        **vars(described(definition.name, definition.version, fields)),
         tags=tags_of(fields),
         tools=tuple(strings_of(tools)) if isinstance(tools, list) else UNKNOWN,
         extends=text_of(definition.data, "extends"),
@@ -55,15 +45,11 @@ def agent_info(definition: Definition, resolver: Resolver, noticed: Iterable[str
 
 def tool_info(definition: Definition, resolver: Resolver, noticed: Iterable[str]) -> ToolInfo:
     """A tool with what it inherits, its parameters as a JSON Schema."""
-    inherited = inherit(definition, resolver)
+    inherited = inheritance.inherit(definition, resolver)
     fields = inherited.fields
     outputs = [fields.get("output"), fields.get("output_schema")]
     return ToolInfo(
-        name=definition.name,
-        version=definition.version,
-        description=text_of(fields, "description"),
-        author=person_of(fields),
-        license=text_of(fields, "license"),
+        **vars(described(definition.name, definition.version, fields)),
         tags=tags_of(fields),
         inputSchema=input_schema(fields),
         outputSchema=next((each for each in outputs if isinstance(each, dict)), UNKNOWN),
@@ -100,7 +86,7 @@ def _object_schema(parameters: Mapping[str, Any]) -> dict[str, object]:
     return {**schema, "required": required} if required else schema
 
 
-def _warnings(inherited: Inherited) -> tuple[str, ...]:
+def _warnings(inherited: inheritance.Inherited) -> tuple[str, ...]:
     problem = [f"{inherited.problem}; shown without its base"] if inherited.problem else []
     return (*inherited.warnings, *problem)
 
@@ -109,8 +95,8 @@ def _dependencies(
     definition: Definition, whole: Definition, resolver: Resolver
 ) -> Loaded[tuple[Dependency, ...]]:
     """The base and the tools of an agent, each with the version that was found or asked for."""
-    needed = requirements(whole)
-    rest = needed[MOST_LOOKED_UP:]
+    needed = inheritance.requirements(whole)
+    rest = needed[inheritance.MOST_LOOKED_UP :]
     rows: list[Dependency] = []
     warnings: list[str] = []
     if rest:
@@ -119,7 +105,7 @@ def _dependencies(
     if isinstance(base, str) and base:
         found = resolver.find("agent", parse_reference(base)).definition
         rows.append(_dependency("agent", base, found))
-    for text in needed[:MOST_LOOKED_UP]:
+    for text in needed[: inheritance.MOST_LOOKED_UP]:
         found = resolver.find("tool", parse_reference(text)).definition
         if found is None:
             warnings.append(f"Tool {text} is not found in any source")
@@ -134,5 +120,5 @@ def _dependency(kind: Kind, text: str, found: Definition | None) -> Dependency:
 
 
 def _cycle(definition: Definition, resolver: Resolver) -> list[str]:
-    cycle = dependency_cycle(definition, resolver)
+    cycle = inheritance.dependency_cycle(definition, resolver)
     return [f"Circular dependency: {' -> '.join(cycle)}"] if cycle else []

@@ -152,7 +152,7 @@ class Lockfile:
         for kind in KINDS:
             own = self._resolver.indexed(kind, "local")
             warnings += own.warnings
-            used += [(kind, Reference(each.name)) for each in own.value]
+            used += [(kind, Reference(each.file.name)) for each in own.value]
             named = self._configuration.values.get(f"{kind}s")
             used += [
                 (kind, Reference(name, wanted if isinstance(wanted, str) else "latest"))

@@ -11,7 +11,6 @@ from typing import Any
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import (
     Definition,
-    ListedDefinition,
     read_data,
     version_of,
 )
@@ -25,10 +24,11 @@ from fleet_agentpack.forge.definitions.index import (
 from fleet_agentpack.forge.definitions.stockyard import Stockyard
 from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.loaded import Loaded
-from fleet_agentpack.forge.names import Kind, Reference, Source, is_usable_name
+from fleet_agentpack.forge.names import Kind, Reference, Source, is_usable_name, version_order
 from fleet_agentpack.forge.parsing import UnparsableError
 from fleet_agentpack.forge.plugins.folders import plugin_folders
-from fleet_agentpack.kit.semver import Version, VersionError
+from fleet_agentpack.forge.results import DefinitionRow
+from fleet_agentpack.kit.semver import Version
 
 SOURCES: tuple[Source, ...] = ("local", "global", "stockyard")
 MOST_SIMILAR = 3
@@ -103,9 +103,9 @@ class Resolver:
         *,
         want_tags: bool = True,
         progress: Progress | None = None,
-    ) -> Loaded[list[ListedDefinition]]:
+    ) -> Loaded[list[DefinitionRow]]:
         """Each name once, from the nearest tier that has it; a broken file is a warning."""
-        listed: dict[str, ListedDefinition] = {}
+        listed: dict[str, DefinitionRow] = {}
         warnings: list[str] = []
         for tier in self.tiers(source):
             if tier == "stockyard":
@@ -267,19 +267,15 @@ class Resolver:
 
     def _on_disk(
         self, kind: Kind, tier: Source, progress: Progress | None
-    ) -> Loaded[list[ListedDefinition]]:
+    ) -> Loaded[list[DefinitionRow]]:
         """The newest version of each name, folder by folder."""
         found = self.indexed(kind, tier, progress)
         best: dict[tuple[str | None, str], IndexedDefinition] = {}
         for each in found.value:
-            key = (each.file.folder.owner, each.name)
-            if key not in best or _follows(each, best[key]):
+            key = (each.file.folder.owner, each.file.name)
+            if key not in best or _newness(each) > _newness(best[key]):
                 best[key] = each
-        listed = [
-            ListedDefinition(each.name, tier, each.file.path, each.summary)
-            for each in best.values()
-        ]
-        return Loaded(listed, found.warnings)
+        return Loaded([_row(each, tier) for each in best.values()], found.warnings)
 
     def _missing(
         self, kind: Kind, reference: Reference, tiers: list[Source], warnings: tuple[str, ...]
@@ -306,15 +302,14 @@ class Resolver:
         return f"{self._configuration.directories.shown(path)}: {problem}"
 
 
-def _follows(one: IndexedDefinition, other: IndexedDefinition) -> bool:
-    newer, older = _parsed(one.summary.version), _parsed(other.summary.version)
-    if newer is None or older is None:
-        return older is None and newer is not None
-    return (not newer.pre, newer) > (not older.pre, older)
+def _row(found: IndexedDefinition, tier: Source) -> DefinitionRow:
+    file, known = found.file, found.summary
+    return DefinitionRow(
+        file.name, known.version, known.description, known.tags, tier, file.location
+    )
 
 
-def _parsed(version: str) -> Version | None:
-    try:
-        return Version.parse(version)
-    except VersionError:
-        return None
+def _newness(indexed: IndexedDefinition) -> tuple[bool, bool, Version]:
+    """A key to sort by: releases after prereleases, both after what is not a version."""
+    known, version = version_order(indexed.summary.version)
+    return known, not version.pre, version

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import UnionType
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.parsing import KeyPath, type_name
@@ -13,34 +14,28 @@ from fleet_agentpack.forge.parsing import KeyPath, type_name
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong at one place of a definition."""
+    """One thing wrong, or to improve, at one place of a definition."""
 
     path: KeyPath
     message: str
+    weight: Literal["error", "error if strict", "advice"] = "error"
 
 
-Rule = Callable[[Any, KeyPath], Iterator[Fault]]
+Rule = Callable[[Any, KeyPath], Iterable[Fault]]
 
 
-@dataclass(frozen=True)
-class Field:
-    """What a field must be, and whether it must be there."""
-
-    check: Rule
-    required: bool = True
+def anything(_: Any, __: KeyPath) -> Iterable[Fault]:
+    """A value of any kind."""
+    return ()
 
 
-def optional(check: Rule) -> Field:
-    """A field that may be missing."""
-    return Field(check, required=False)
+def typed(kind: type | UnionType, name: str, then: Rule = anything) -> Rule:
+    """A value of one JSON type that passes a further check."""
 
-
-def typed(kind: type, name: str) -> Rule:
-    """A value of one JSON type."""
-
-    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            yield Fault(path, f"expected {name}, received {type_name(value)}")
+    def check(value: Any, path: KeyPath) -> Iterable[Fault]:
+        if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+            return then(value, path)
+        return [Fault(path, f"expected {name}, received {type_name(value)}")]
 
     return check
 
@@ -49,232 +44,187 @@ text = typed(str, "string")
 boolean = typed(bool, "boolean")
 mapping = typed(dict, "object")
 array = typed(list, "array")
+number = typed(int | float, "number")
 
 
-def anything(_: Any, __: KeyPath) -> Iterator[Fault]:
-    """A value of any kind."""
-    yield from ()
+def valid(is_valid: Callable[[str], object], hint: str) -> Rule:
+    """Text of a certain form."""
+    return typed(str, "string", lambda value, at: () if is_valid(value) else [Fault(at, hint)])
 
 
 def matching(pattern: str, hint: str) -> Rule:
-    """Text of a certain form."""
-    compiled = re.compile(pattern, re.ASCII)
-
-    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
-        if not isinstance(value, str):
-            yield from text(value, path)
-        elif not compiled.fullmatch(value):
-            yield Fault(path, hint)
-
-    return check
+    """Text that fits a pattern."""
+    return valid(re.compile(pattern, re.ASCII).fullmatch, hint)
 
 
 def one_of(*values: str) -> Rule:
     """One of some texts."""
-    listed = " | ".join(values)
 
     def check(value: Any, path: KeyPath) -> Iterator[Fault]:
         if value not in values or not isinstance(value, str):
             received = repr(value)[:40] if isinstance(value, str) else type_name(value)
-            yield Fault(path, f"expected {listed}, received {received}")
+            yield Fault(path, f"expected {' | '.join(values)}, received {received}")
 
     return check
 
 
-def number(low: float | None = None, high: float | None = None) -> Rule:
+def within(low: float, high: float) -> Rule:
     """A number within bounds, both included."""
 
     def check(value: Any, path: KeyPath) -> Iterator[Fault]:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            yield Fault(path, f"expected number, received {type_name(value)}")
-        elif low is not None and not value >= low:
+        if not value >= low:
             yield Fault(path, f"must be at least {low:g}")
-        elif high is not None and not value <= high:
+        elif not value <= high:
             yield Fault(path, f"must be at most {high:g}")
 
-    return check
+    return typed(int | float, "number", check)
 
 
 def list_of(item: Rule) -> Rule:
     """A list whose items all pass a check."""
 
     def check(value: Any, path: KeyPath) -> Iterator[Fault]:
-        if not isinstance(value, list):
-            yield from array(value, path)
-            return
         for index, each in enumerate(value):
             yield from item(each, (*path, index))
 
-    return check
+    return typed(list, "array", check)
 
 
 def map_of(item: Rule) -> Rule:
     """An object whose values all pass a check."""
 
     def check(value: Any, path: KeyPath) -> Iterator[Fault]:
-        if not isinstance(value, dict):
-            yield from mapping(value, path)
-            return
         for key, each in value.items():
             yield from item(each, (*path, str(key)))
 
-    return check
+    return typed(dict, "object", check)
 
 
-def record(fields: Mapping[str, Field]) -> Rule:
-    """An object with these fields; others are not looked at."""
+def record(fields: Mapping[str, Rule]) -> Rule:
+    """An object with these fields, `name?` for one that may be missing; others are ignored."""
 
     def check(value: Any, path: KeyPath) -> Iterator[Fault]:
-        if not isinstance(value, dict):
-            yield from mapping(value, path)
-            return
-        for name, field in fields.items():
-            if value.get(name) is not None or (name in value and field.required):
-                yield from field.check(value[name], (*path, name))
-            elif field.required:
+        for key, rule in fields.items():
+            name, required = key.removesuffix("?"), not key.endswith("?")
+            if value.get(name) is not None or (name in value and required):
+                yield from rule(value[name], (*path, name))
+            elif required:
                 yield Fault((*path, name), "required")
 
-    return check
+    return typed(dict, "object", check)
 
 
 def variant(tag: str, kinds: Mapping[str, Rule]) -> Rule:
     """An object whose `tag` decides how the rest looks."""
 
-    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
-        if not isinstance(value, dict):
-            yield from mapping(value, path)
-        elif value.get(tag) is None:
-            yield Fault((*path, tag), "required")
-        elif not isinstance(value[tag], str) or value[tag] not in kinds:
-            yield from one_of(*kinds)(value[tag], (*path, tag))
-        else:
-            yield from kinds[value[tag]](value, path)
+    def check(value: Any, path: KeyPath) -> Iterable[Fault]:
+        kind = value.get(tag)
+        if kind is None:
+            return [Fault((*path, tag), "required")]
+        known = isinstance(kind, str) and kind in kinds
+        return kinds[kind](value, path) if known else one_of(*kinds)(kind, (*path, tag))
 
-    return check
+    return typed(dict, "object", check)
 
 
-def _url(value: Any, path: KeyPath) -> Iterator[Fault]:
-    if not isinstance(value, str):
-        yield from text(value, path)
-        return
+def _is_url(value: str) -> bool:
     try:
-        valid = bool(urlsplit(value).scheme) and " " not in value
+        return bool(urlsplit(value).scheme) and " " not in value
     except ValueError:
-        valid = False
-    if not valid:
-        yield Fault(path, "not a URL")
+        return False
 
 
-def _parameter(value: Any, path: KeyPath) -> Iterator[Fault]:
-    yield from _PARAMETER(value, path)
+def _parameter(value: Any, path: KeyPath) -> Iterable[Fault]:
+    return _PARAMETER(value, path)
 
 
-def _custom_tool(value: Any, path: KeyPath) -> Iterator[Fault]:
-    yield from TOOL(value, path)
-
-
-_VERSION = Field(matching(r"\d+\.\d+\.\d+", "must be three numbers such as 1.0.0"))
+_VERSION = matching(r"\d+\.\d+\.\d+", "must be three numbers such as 1.0.0")
 _STRINGS = list_of(text)
 _JSON_TYPES = ("string", "integer", "number", "boolean", "object", "array")
 _PARAMETER = record(
     {
-        "type": Field(one_of(*_JSON_TYPES)),
-        "required": Field(boolean),
-        "description": optional(text),
-        "default": optional(anything),
-        "enum": optional(array),
-        "properties": optional(map_of(_parameter)),
+        "type": one_of(*_JSON_TYPES),
+        "required": boolean,
+        "description?": text,
+        "default?": anything,
+        "enum?": array,
+        "properties?": map_of(_parameter),
     }
 )
 _SANDBOX = record(
     {
-        "enabled": Field(boolean),
-        "allowlisted_commands": optional(_STRINGS),
-        "network_access": optional(boolean),
-        "max_execution_time": optional(number()),
-        "env_vars": optional(_STRINGS),
+        "enabled": boolean,
+        "allowlisted_commands?": _STRINGS,
+        "network_access?": boolean,
+        "max_execution_time?": number,
+        "env_vars?": _STRINGS,
+    }
+)
+_HTTP = record(
+    {
+        "method": one_of("GET", "POST", "PUT", "DELETE"),
+        "url": valid(_is_url, "not a URL"),
+        "headers?": map_of(text),
+        "body_template?": text,
     }
 )
 _IMPLEMENTATION = variant(
     "type",
     {
-        "bash": record(
-            {"bash": Field(record({"command": Field(text), "sandbox": optional(_SANDBOX)}))}
-        ),
-        "python": record(
-            {"python": Field(record({"module": Field(text), "function": Field(text)}))}
-        ),
-        "http": record(
-            {
-                "http": Field(
-                    record(
-                        {
-                            "method": Field(one_of("GET", "POST", "PUT", "DELETE")),
-                            "url": Field(_url),
-                            "headers": optional(map_of(text)),
-                            "body_template": optional(text),
-                        }
-                    )
-                )
-            }
-        ),
+        "bash": record({"bash": record({"command": text, "sandbox?": _SANDBOX})}),
+        "python": record({"python": record({"module": text, "function": text})}),
+        "http": record({"http": _HTTP}),
     },
 )
 _CACHE_SOURCE = record(
     {
-        "type": Field(one_of("file", "glob", "inline", "codex")),
-        "label": Field(text),
-        "path": optional(text),
-        "pattern": optional(text),
-        "content": optional(text),
-        "uri": optional(text),
-        "ttl": optional(number()),
+        "type": one_of("file", "glob", "inline", "codex"),
+        "label": text,
+        "path?": text,
+        "pattern?": text,
+        "content?": text,
+        "uri?": text,
+        "ttl?": number,
     }
 )
 
 TOOL_FIELDS = {
-    "name": Field(matching(r"[a-zA-Z0-9\-_]+", "only letters, digits, `-` and `_` are allowed")),
-    "type": Field(one_of("tool")),
-    "description": optional(text),  # missing is a warning: the contract's own example is valid
+    "name": matching(r"[a-zA-Z0-9\-_]+", "only letters, digits, `-` and `_` are allowed"),
+    "type": one_of("tool"),
+    "description?": text,  # missing is a warning: the contract's own example is valid
     "version": _VERSION,
-    "tags": Field(_STRINGS),
-    "parameters": Field(map_of(_parameter)),
-    "implementation": Field(_IMPLEMENTATION),
-    "extends": optional(text),
-    "extended_description": optional(text),
-    "depends_on": optional(_STRINGS),
-    "output": optional(mapping),
-    "author": optional(text),
+    "tags": _STRINGS,
+    "parameters": map_of(_parameter),
+    "implementation": _IMPLEMENTATION,
+    "extends?": text,
+    "extended_description?": text,
+    "depends_on?": _STRINGS,
+    "output?": mapping,
+    "author?": text,
 }
 TOOL = record(TOOL_FIELDS)
 
 AGENT_FIELDS = {
-    "name": Field(
-        matching(r"[a-zA-Z0-9\-_:]+", "only letters, digits, `-`, `_` and `:` are allowed")
-    ),
-    "type": Field(one_of("agent")),
-    "description": optional(text),
+    "name": matching(r"[a-zA-Z0-9\-_:]+", "only letters, digits, `-`, `_` and `:` are allowed"),
+    "type": one_of("agent"),
+    "description?": text,
     "version": _VERSION,
-    "tags": Field(_STRINGS),
-    "llm": Field(
-        record(
-            {
-                "provider": Field(one_of("anthropic", "openai", "google")),
-                "model": Field(text),
-                "temperature": optional(number(0, 1)),
-                "max_tokens": optional(number(1, 200_000)),
-            }
-        )
+    "tags": _STRINGS,
+    "llm": record(
+        {
+            "provider": one_of("anthropic", "openai", "google"),
+            "model": text,
+            "temperature?": within(0, 1),
+            "max_tokens?": within(1, 200_000),
+        }
     ),
-    "tools": Field(_STRINGS),
-    "extends": optional(text),
-    "system_prompt": optional(text),
-    "custom_tools": optional(list_of(_custom_tool)),
-    "caching": optional(
-        record({"enabled": Field(boolean), "cache_sources": Field(list_of(_CACHE_SOURCE))})
-    ),
-    "config": optional(mapping),
-    "author": optional(text),
+    "tools": _STRINGS,
+    "extends?": text,
+    "system_prompt?": text,
+    "custom_tools?": list_of(TOOL),
+    "caching?": record({"enabled": boolean, "cache_sources": list_of(_CACHE_SOURCE)}),
+    "config?": mapping,
+    "author?": text,
 }
 AGENT = record(AGENT_FIELDS)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,8 +10,6 @@ from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.definitions.definition import (
     Definition,
-    ListedDefinition,
-    Summary,
     strings_of,
     text_of,
     version_of,
@@ -22,9 +18,8 @@ from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import Kind, Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
-from fleet_agentpack.forge.registries.cache import Cache
-from fleet_agentpack.forge.registries.credentials import Credentials
-from fleet_agentpack.forge.registries.transport import Request, Transport
+from fleet_agentpack.forge.registries.client import RegistryAnswer, RegistryClient
+from fleet_agentpack.forge.results import DefinitionRow
 from fleet_agentpack.kit.results import UNKNOWN
 
 PAGE_SIZE = 100
@@ -32,48 +27,23 @@ MAX_PAGES = 20
 MOST_METADATA = 100
 
 
-@dataclass(frozen=True)
-class StockyardAnswer:
-    """The stockyard's answer to one request; empty when it has nothing."""
-
-    data: Mapping[str, Any] = field(default_factory=dict)
-    error: ForgeError | None = None  # why there is no answer, or only an older one
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether there is no answer, not even an old one."""
-        return self.error is not None and not self.data
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Why the answer is missing or old."""
-        if self.error is None:
-            return ()
-        text = f"The stockyard was not reached: {self.error}"
-        return (text if self.is_lost else f"{text}; using its last answer",)
-
-
 class Stockyard:
     """One server of the stockyard API, through the cache."""
 
-    def __init__(
-        self, registry: Registry, cache: Cache, transport: Transport, credentials: Credentials
-    ) -> None:
+    def __init__(self, registry: Registry, client: RegistryClient) -> None:
         self._registry = registry
-        self._cache = cache
-        self._transport = transport
-        self._credentials = credentials
+        self._client = client
 
-    def listing(self, kind: Kind, *, want_tags: bool) -> Loaded[list[ListedDefinition]]:
+    def listing(self, kind: Kind, *, want_tags: bool) -> Loaded[list[DefinitionRow]]:
         """Everything of a kind, a page at a time; nothing when a page is missing."""
         first = self._ask([_search_path(kind, 1)])[0]
         total = first.data["total"] if type(first.data.get("total")) is int else 0
         pages = min(MAX_PAGES, -(-total // PAGE_SIZE))
         answers = [first, *self._ask([_search_path(kind, n) for n in range(2, pages + 1)])]
-        for answer in answers:
-            if answer.is_lost:
-                return Loaded([], answer.warnings)
-        warnings = [warning for answer in answers for warning in answer.warnings]
+        lost = [answer for answer in answers if _is_lost(answer)]
+        if lost:
+            return Loaded([], _warnings(lost[0]))
+        warnings = list(_warnings(*answers))
         rows = [
             row
             for answer in answers
@@ -85,15 +55,13 @@ class Stockyard:
         usable = [row for row in rows if is_usable_name(row.get("name"), kind)]
         tags = self._tags(kind, usable) if want_tags else Loaded({})
         listed = [
-            ListedDefinition(
+            DefinitionRow(
                 row["name"],
+                version_of(row),
+                text_of(row, "description"),
+                tags.value.get(row["name"], UNKNOWN),
                 "stockyard",
                 self._shown(_definition_path(kind, row["name"], version_of(row))),
-                Summary(
-                    version_of(row),
-                    text_of(row, "description"),
-                    tags.value.get(row["name"], UNKNOWN),
-                ),
             )
             for row in usable
         ]
@@ -102,17 +70,17 @@ class Stockyard:
     def versions(self, kind: Kind, name: str) -> Loaded[list[str]]:
         """The stable versions of a name."""
         answer = self._ask([_metadata_path(kind, name)])[0]
-        return Loaded(_stable_versions(answer.data), answer.warnings)
+        return Loaded(_stable_versions(answer.data), _warnings(answer))
 
     def resolve(self, kind: Kind, reference: Reference) -> Loaded[Definition | None]:
         """The definition that a reference means."""
         metadata = self._ask([_metadata_path(kind, reference.name)])[0]
         chosen = reference.choose(_stable_versions(metadata.data))
         if chosen is None:
-            return Loaded(None, metadata.warnings)
+            return Loaded(None, _warnings(metadata))
         path = _definition_path(kind, reference.name, chosen)
         answer = self._ask([path])[0]
-        warnings = (*metadata.warnings, *answer.warnings)
+        warnings = _warnings(metadata, answer)
         if not answer.data:
             return Loaded(None, warnings)
         known = metadata.data.get("stockyard")
@@ -132,8 +100,7 @@ class Stockyard:
         for name, answer in zip(unknown, answers, strict=True):
             extra = answer.data.get("stockyard")
             tags[name] = tuple(strings_of(extra.get("tags")) if isinstance(extra, dict) else [])
-        old = [warning for each in answers if not each.is_lost for warning in each.warnings]
-        return Loaded(tags, tuple(old))
+        return Loaded(tags, _warnings(*(each for each in answers if not _is_lost(each))))
 
     def _absolute(self, path: str) -> str:
         base = self._registry.url.rstrip("/")
@@ -142,34 +109,38 @@ class Stockyard:
     def _shown(self, path: str) -> str:
         return masked_url(self._absolute(path))
 
-    def _ask(self, paths: Sequence[str]) -> list[StockyardAnswer]:
-        """Answers from the cache while they are fresh, else from the network."""
-        urls = [self._absolute(path) for path in paths]
-        kept = {url: self._cache.manifest(_key(self._registry, url), url) for url in urls}
-        now = self._cache.now()
-        stale = [url for url, entry in kept.items() if entry is None or not entry.is_fresh(now)]
-        headers = self._credentials.headers(self._registry, self._registry.url) if stale else {}
-        fetched = self._transport.fetch_all([Request(url, headers) for url in stale])
-        answers = {url: StockyardAnswer(entry.manifest) for url, entry in kept.items() if entry}
-        for url, body in zip(stale, fetched, strict=True):
-            answers[url] = self._settled(url, body, answers.get(url, StockyardAnswer()))
-        return [answers[url] for url in urls]
+    def _ask(self, paths: Sequence[str]) -> list[RegistryAnswer]:
+        answers = self._client.ask(
+            [(self._registry, self._absolute(each)) for each in paths], _data
+        )
+        return [RegistryAnswer() if _is_missing(answer) else answer for answer in answers]
 
-    def _settled(
-        self, url: str, body: bytes | ForgeError, before: StockyardAnswer
-    ) -> StockyardAnswer:
-        """The new answer, else the last one together with the reason."""
-        if isinstance(body, ForgeError):
-            missing = body.details.get("status") == 404
-            return StockyardAnswer() if missing else StockyardAnswer(before.data, body)
-        try:
-            data = as_mapping(parse_json(body.decode("utf-8-sig")))
-        except (UnicodeDecodeError, UnparsableError):
-            shown = masked_url(url)
-            message = f"{shown} did not answer with a JSON object"
-            return StockyardAnswer(before.data, ForgeError.network(message, url=shown))
-        self._cache.keep_manifest(_key(self._registry, url), url, data, self._registry.cache_ttl_s)
-        return StockyardAnswer(data)
+
+def _data(_: Registry, url: str, body: bytes) -> Mapping[str, object]:
+    try:
+        return as_mapping(parse_json(body.decode("utf-8-sig")))
+    except (UnicodeDecodeError, UnparsableError) as error:
+        shown = masked_url(url)
+        message = f"{shown} did not answer with a JSON object"
+        raise ForgeError.network(message, url=shown) from error
+
+
+def _is_missing(answer: RegistryAnswer) -> bool:
+    return answer.error is not None and answer.error.details.get("status") == 404
+
+
+def _is_lost(answer: RegistryAnswer) -> bool:
+    return answer.error is not None and not answer.data
+
+
+def _warnings(*answers: RegistryAnswer) -> tuple[str, ...]:
+    """Why answers are missing or old."""
+    return tuple(
+        f"The stockyard was not reached: {answer.error}"
+        + ("" if _is_lost(answer) else "; using its last answer")
+        for answer in answers
+        if answer.error
+    )
 
 
 def _search_path(kind: Kind, page: int) -> str:
@@ -194,7 +165,3 @@ def _stable_versions(metadata: Mapping[str, Any]) -> list[str]:
 
 def _objects(rows: Any) -> list[Mapping[str, Any]]:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
-def _key(registry: Registry, url: str) -> str:
-    return f"{registry.name}-{hashlib.sha256(url.encode()).hexdigest()[:16]}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet_agentpack.forge import results
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import (
     Definition,
@@ -20,16 +21,6 @@ from fleet_agentpack.forge.forks.changes import compared, differences, unified
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
-from fleet_agentpack.forge.results import (
-    DifferenceCounts,
-    ForkCheck,
-    ForkDiff,
-    ForkInfo,
-    ForkList,
-    ForkRow,
-    ForkUpdate,
-    Upstream,
-)
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.semver import Version, VersionError, best_version, is_newer
 
@@ -57,33 +48,35 @@ class Forks:
         self._configuration = configuration
         self._resolver = resolver
 
-    def listing(self, kind: str) -> ForkList:
+    def listing(self, kind: str) -> results.ForkList:
         """Every fork; asks nothing of the network."""
         forks = self._all(kind)
         rows = tuple(
-            ForkRow(
+            results.ForkRow(
                 name=fork.name,
                 type=fork.kind,
-                upstream=Upstream(fork.upstream.name, fork.upstream.version),
+                upstream=results.Upstream(fork.upstream.name, fork.upstream.version),
                 localVersion=fork.version,
                 path=fork.shown,
                 hasUpstreamUpdate=fork.is_behind(self._latest(fork, network=False).value),
             )
             for fork in forks.value
         )
-        return ForkList(rows, len(rows), noted(self._configuration.warnings, forks.warnings))
+        return results.ForkList(
+            rows, len(rows), noted(self._configuration.warnings, forks.warnings)
+        )
 
-    def info(self, name: str) -> ForkInfo:
+    def info(self, name: str) -> results.ForkInfo:
         """One fork in detail. Raises `ForgeError`."""
         found = self.find(name)
         fork = found.value
         latest = self._latest(fork)
         missing = f"Upstream {fork.upstream.name} is not found in any source"
-        return ForkInfo(
+        return results.ForkInfo(
             name=fork.name,
             type=fork.kind,
             path=fork.shown,
-            upstream=Upstream(
+            upstream=results.Upstream(
                 fork.upstream.name, fork.upstream.version, latest.value or fork.upstream.version
             ),
             localVersion=fork.version,
@@ -98,7 +91,7 @@ class Forks:
             ),
         )
 
-    def diff(self, name: str, layout: str) -> ForkDiff:
+    def diff(self, name: str, layout: str) -> results.ForkDiff:
         """How a fork differs from the latest upstream that can be read. Raises `ForgeError`."""
         found = self.find(name)
         fork = found.value
@@ -108,12 +101,12 @@ class Forks:
         kinds = [each.changeType for each in differing]
         version = upstream.value.version
         labels = (f"{upstream.value.name}@{version}", f"{fork.name}@{fork.version}")
-        return ForkDiff(
+        return results.ForkDiff(
             name=fork.name,
             upstreamVersion=version,
             localVersion=fork.version,
             differences=differing,
-            summary=DifferenceCounts(
+            summary=results.DifferenceCounts(
                 kinds.count("added"), kinds.count("removed"), kinds.count("modified")
             ),
             unified=unified(theirs.value, ours.value, labels) if layout == "unified" else UNKNOWN,
@@ -126,7 +119,7 @@ class Forks:
             ),
         )
 
-    def check(self, name: str | None) -> ForkCheck:
+    def check(self, name: str | None) -> results.ForkCheck:
         """Which forks have a newer upstream. Raises `ForgeError` for a name that is not a fork."""
         if name:
             one = self.find(name)
@@ -135,7 +128,7 @@ class Forks:
             forks = self._all("all")
         latest = [self._latest(fork) for fork in forks.value]
         updates = tuple(
-            ForkUpdate(
+            results.ForkUpdate(
                 name=fork.name,
                 type=fork.kind,
                 localVersion=fork.version,
@@ -148,7 +141,7 @@ class Forks:
         warnings = noted(
             self._configuration.warnings, forks.warnings, *(each.warnings for each in latest)
         )
-        return ForkCheck(updates, len(updates), bool(updates), warnings)
+        return results.ForkCheck(updates, len(updates), bool(updates), warnings)
 
     def find(self, name: str) -> Loaded[Fork]:
         """The fork of a name, an agent before a tool. Raises `ForgeError`."""
@@ -202,11 +195,11 @@ class Forks:
                 warnings += indexed.warnings
                 for found in indexed.value:
                     path, record = found.file.path, found.summary.fork
-                    if record and (each, found.name) not in forks:
+                    if record:
                         shown = self._configuration.directories.shown(path)
-                        version = found.summary.version
-                        fork = Fork(each, found.name, version, path, shown, record)
-                        forks[each, found.name] = fork
+                        name, version = found.file.name, found.summary.version
+                        fork = Fork(each, name, version, path, shown, record)
+                        forks.setdefault((each, name), fork)
         return Loaded(list(forks.values()), tuple(warnings))
 
     def _latest(self, fork: Fork, *, network: bool = True) -> Loaded[str | None]:

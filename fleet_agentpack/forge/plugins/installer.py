@@ -12,13 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from fleet_agentpack.forge.command_results import (
-    Installation,
-    PluginUpdate,
-    PluginVersion,
-    Removal,
-    Updates,
-)
+from fleet_agentpack.forge.command_results import Installation, PluginUpdate, Removal, Updates
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, call, run
 from fleet_agentpack.forge.files import write_json, writing_below
@@ -29,6 +23,7 @@ from fleet_agentpack.forge.plugins.folders import MANIFESTS, manifest_of, plugin
 from fleet_agentpack.forge.plugins.manifest import dependencies_of
 from fleet_agentpack.forge.plugins.plugins import InstalledPlugin, InstalledPlugins, Plugins, choose
 from fleet_agentpack.forge.registries.client import Offer, RegistryClient, checksum_of, safe_url
+from fleet_agentpack.forge.results import PluginVersion
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from fleet_agentpack.kit.semver import is_newer
 from fleet_agentpack.kit.swap import New, Swap

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path, PurePosixPath
 
-from fleet_agentpack.forge.definitions.definition import SUFFIXES, person_of, strings_of, text_of
+from fleet_agentpack.forge.definitions.definition import SUFFIXES, described, strings_of, text_of
 from fleet_agentpack.forge.registries.client import Offer
 from fleet_agentpack.forge.results import Components, PluginInfo
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
@@ -20,11 +20,7 @@ def plugin_info(
     repository = manifest.get("repository")
     inner = repository if isinstance(repository, Mapping) else {"url": repository}
     return PluginInfo(
-        name=name,
-        version=version,
-        description=text_of(manifest, "description"),
-        author=person_of(manifest),
-        license=text_of(manifest, "license"),
+        **vars(described(name, version, manifest)),
         homepage=text_of(manifest, "homepage"),
         repository=text_of(inner, "url"),
         keywords=tuple(keywords) or UNKNOWN,
@@ -52,17 +48,9 @@ def dependencies_of(manifest: Mapping[str, object]) -> Maybe[dict[str, str]]:
 
 def of_offer(offer: Offer) -> dict[str, object]:
     """A registry's entry for a plugin in the form of a manifest."""
-    known = {
-        "description": offer.description,
-        "author": offer.author,
-        "license": offer.license,
-        "homepage": offer.homepage,
-        "repository": offer.repository,
-    }
-    return {
-        **{key: value for key, value in known.items() if value is not UNKNOWN},
-        "tags": list(offer.tags),
-    }
+    names = ("description", "author", "license", "homepage", "repository")
+    known = {name: getattr(offer, name) for name in names if getattr(offer, name) is not UNKNOWN}
+    return {**known, "tags": list(offer.tags)}
 
 
 def components(manifest: Mapping[str, object], folder: Path | None = None) -> Components:

@@ -7,32 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fleet_agentpack.forge import parsing, results
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.definitions.definition import version_of
 from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError, run
 from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import Scope, version_order
-from fleet_agentpack.forge.parsing import (
-    MAX_MANIFEST_BYTES,
-    UnparsableError,
-    as_mapping,
-    parse_json,
-    parse_yaml,
-    read_mapping,
-)
 from fleet_agentpack.forge.plugins.folders import manifest_of, plugin_folders, plugin_swap
 from fleet_agentpack.forge.plugins.manifest import components, of_offer, plugin_info
 from fleet_agentpack.forge.plugins.search import ranked
 from fleet_agentpack.forge.registries.client import Offer, RegistryClient, Survey
-from fleet_agentpack.forge.results import (
-    InstalledCopy,
-    PluginInfo,
-    PluginList,
-    PluginMatch,
-    PluginRow,
-    PluginSearch,
-)
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.semver import best_version, is_newer
 
@@ -41,12 +26,9 @@ NO_REGISTRY = f"No registry is configured. {ADD_REGISTRY.for_agent()}"
 
 
 @dataclass(frozen=True)
-class InstalledPlugin:
+class InstalledPlugin(results.PluginVersion):
     """A plugin on disk."""
 
-    name: str
-    version: str
-    scope: Scope
     folder: Path
     manifest: Mapping[str, Any]
 
@@ -108,10 +90,12 @@ class Plugins:
             for folder_name, folder in plugin_folders(self.base(each)):
                 path = manifest_of(folder)
                 try:
-                    manifest = read_mapping(path, MAX_MANIFEST_BYTES) if path else {}
+                    manifest = (
+                        parsing.read_mapping(path, parsing.MAX_MANIFEST_BYTES) if path else {}
+                    )
                 except FileNotFoundError:
                     continue
-                except UnparsableError as error:
+                except parsing.UnparsableError as error:
                     shown = self._configuration.directories.shown(path or folder)
                     broken.setdefault(folder_name, f"{shown}: {error}")
                     continue
@@ -126,7 +110,7 @@ class Plugins:
         ]
         return InstalledPlugins(tuple(found), broken, tuple(interrupted))
 
-    def listing(self, scope: str, *, outdated: bool) -> PluginList:
+    def listing(self, scope: str, *, outdated: bool) -> results.PluginList:
         """Installed plugins; the network is asked only for what is outdated."""
         installed = self.installed(scope)
         registries = self._configuration.manifest_registries
@@ -141,9 +125,9 @@ class Plugins:
             [NO_REGISTRY] if ask and not registries else [],
             survey.warnings,
         )
-        return PluginList(tuple(rows), len(rows), warnings)
+        return results.PluginList(tuple(rows), len(rows), warnings)
 
-    def info(self, name: str, wanted: str, *, remote: bool) -> PluginInfo:
+    def info(self, name: str, wanted: str, *, remote: bool) -> results.PluginInfo:
         """One plugin, as installed or as a registry offers it. Raises `ForgeError`."""
         installed = self.installed()
         noticed = [*self._configuration.warnings, *installed.interrupted]
@@ -180,7 +164,9 @@ class Plugins:
             noticed.append(f"{name} is in no registry that answered; this is the installed one")
         return replace(self._local_info(name, wanted, own), warnings=noted(noticed))
 
-    def search(self, query: str, tags: Sequence[str], limit: int, offset: int) -> PluginSearch:
+    def search(
+        self, query: str, tags: Sequence[str], limit: int, offset: int
+    ) -> results.PluginSearch:
         """Plugins that registries offer, the best match first.
 
         Raises `ForgeError` when there are registries and none of them could be asked.
@@ -189,7 +175,7 @@ class Plugins:
         matches = ranked(survey.offers, query, tags)
         start = max(offset, 0)
         rows = tuple(
-            PluginMatch(
+            results.PluginMatch(
                 name=offer.name,
                 version=offer.version,
                 description=offer.description,
@@ -201,7 +187,7 @@ class Plugins:
             for offer in matches[start : start + max(limit, 0)]
         )
         warnings = noted(self._configuration.warnings, survey.warnings)
-        return PluginSearch(rows, len(matches), query, warnings)
+        return results.PluginSearch(rows, len(matches), query, warnings)
 
     def survey(self) -> Survey:
         """What all registries offer. Raises `ForgeError` when none of them answered."""
@@ -235,18 +221,20 @@ class Plugins:
         try:
             text = body.decode("utf-8-sig")
             is_yaml = offer.manifest_url.endswith((".yaml", ".yml"))
-            manifest = as_mapping(parse_yaml(text) if is_yaml else parse_json(text))
-        except (UnicodeDecodeError, UnparsableError) as error:
+            manifest = parsing.as_mapping(
+                parsing.parse_yaml(text) if is_yaml else parsing.parse_json(text)
+            )
+        except (UnicodeDecodeError, parsing.UnparsableError) as error:
             raise ForgeError.network(
                 f"invalid plugin manifest from {masked_url(offer.manifest_url)}", plugin=offer.name
             ) from error
         return Loaded(manifest, tuple(warnings))
 
-    def _row(self, plugin: InstalledPlugin, survey: Survey) -> PluginRow:
+    def _row(self, plugin: InstalledPlugin, survey: Survey) -> results.PluginRow:
         latest = best_version(
             [v for offer in survey.offers if offer.name == plugin.name for v in offer.versions]
         )
-        return PluginRow(
+        return results.PluginRow(
             name=plugin.name,
             version=plugin.version,
             scope=plugin.scope,
@@ -255,7 +243,9 @@ class Plugins:
             latestVersion=latest or UNKNOWN,
         )
 
-    def _local_info(self, name: str, wanted: str, own: InstalledPlugin | None) -> PluginInfo:
+    def _local_info(
+        self, name: str, wanted: str, own: InstalledPlugin | None
+    ) -> results.PluginInfo:
         if own is None:
             raise ForgeError.plugin_missing(name, searched=[], installed_only=True)
         if wanted != "latest" and best_version([own.version], wanted) is None:
@@ -266,9 +256,9 @@ class Plugins:
         found = plugin_info(own.name, own.version, own.manifest, parts)
         return replace(found, installed=self._installed_copy(own))
 
-    def _installed_copy(self, plugin: InstalledPlugin) -> InstalledCopy:
+    def _installed_copy(self, plugin: InstalledPlugin) -> results.InstalledCopy:
         shown = self._configuration.directories.shown(plugin.folder)
-        return InstalledCopy(plugin.scope, shown, plugin.version)
+        return results.InstalledCopy(plugin.scope, shown, plugin.version)
 
 
 def choose(offers: Sequence[Offer], wanted: str) -> Offer | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -13,17 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fleet_agentpack.forge import results
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.files import timestamp
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
-from fleet_agentpack.forge.results import (
-    CacheCleared,
-    CacheStats,
-    ClearedEntries,
-    DownloadStats,
-    ManifestStats,
-)
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.paths import is_inside
 
@@ -101,19 +96,21 @@ class Cache:
         """The time by which lifetimes are judged."""
         return self._clock()
 
-    def stats(self) -> CacheStats:
+    def stats(self) -> results.CacheStats:
         """Counts, sizes and ages."""
         manifests, downloads = self._entries("manifests"), self._entries("downloads")
         times = sorted(entry.time for entry in manifests)
         ages = (_iso(times[0]), _iso(times[-1])) if times else ("", "")
-        return CacheStats(
-            ManifestStats(len(manifests), _readable(manifests), *ages),
-            DownloadStats(len(downloads), _readable(downloads)),
+        return results.CacheStats(
+            results.ManifestStats(len(manifests), _readable(manifests), *ages),
+            results.DownloadStats(len(downloads), _readable(downloads)),
             totalSize=_readable([*manifests, *downloads]),
             location=str(self.directory),
         )
 
-    def clear(self, kind: str = "all", older_than_days: float | None = None) -> CacheCleared:
+    def clear(
+        self, kind: str = "all", older_than_days: float | None = None
+    ) -> results.CacheCleared:
         """Remove entries, all or those older than some days, and say what went.
 
         Raises `ForgeError` when the directory is not one that can be a cache, or a file stays.
@@ -127,7 +124,9 @@ class Cache:
             for each in ("manifests", "downloads")
         )
         size = _readable([*manifests, *downloads])
-        return CacheCleared(True, ClearedEntries(len(manifests), len(downloads), size))
+        return results.CacheCleared(
+            True, results.ClearedEntries(len(manifests), len(downloads), size)
+        )
 
     def _remove(self, kind: str, oldest: float | None) -> list[_Entry]:
         removed: list[_Entry] = []
@@ -144,9 +143,10 @@ class Cache:
                     path=str(entry.path),
                 ) from error
             removed.append(entry)
-        for directory in sorted(_directories(self.directory / kind), reverse=True):
-            with suppress(OSError):
-                directory.rmdir()
+        for folder, _ in _walk(self.directory / kind):
+            if folder != self.directory / kind:
+                with suppress(OSError):
+                    folder.rmdir()
         return removed
 
     def _refuse_shared_directory(self) -> None:
@@ -162,13 +162,16 @@ class Cache:
 
     def _entries(self, kind: str) -> list[_Entry]:
         entries = []
-        for path in _files(self.directory / kind):
+        for path in (
+            folder / each for folder, names in _walk(self.directory / kind) for each in names
+        ):
             try:
-                status = path.stat(follow_symlinks=False)
+                status = path.lstat()
             except OSError:
                 continue
-            when = _fetched_at(path) if kind == "manifests" else None
-            entries.append(_Entry(path, status.st_size, when or status.st_mtime))
+            if stat.S_ISREG(status.st_mode):
+                when = _fetched_at(path) if kind == "manifests" else None
+                entries.append(_Entry(path, status.st_size, when or status.st_mtime))
         return entries
 
     def _manifest_path(self, name: str) -> Path:
@@ -214,24 +217,8 @@ def _seconds(milliseconds: Any) -> float | None:
     return milliseconds / 1000
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    for folder, entries in _walk(directory):
-        yield from (folder / each.name for each in entries if each.is_file(follow_symlinks=False))
-
-
-def _directories(directory: Path) -> Iterator[Path]:
-    yield from (folder for folder, _ in _walk(directory) if folder != directory)
-
-
-def _walk(directory: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
-    """A directory and those below it; symbolic links are neither followed nor counted."""
-    pending = [] if directory.is_symlink() else [directory]
-    while pending:
-        folder = pending.pop()
-        try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        pending += [folder / each.name for each in entries if each.is_dir(follow_symlinks=False)]
-        yield folder, entries
+def _walk(directory: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Each directory below one, the deepest first, with its file names; links are not followed."""
+    if not directory.is_symlink():
+        for folder, _, names in os.walk(directory, topdown=False):
+            yield Path(folder), sorted(names)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urljoin
@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.config.files import is_registry_url
 from fleet_agentpack.forge.config.masking import masked_url
-from fleet_agentpack.forge.definitions.definition import person_of, strings_of, text_of, version_of
+from fleet_agentpack.forge.definitions.definition import described, strings_of, text_of, version_of
 from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import is_usable_name
@@ -21,23 +21,19 @@ from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_jso
 from fleet_agentpack.forge.registries.cache import Cache, CachedManifest
 from fleet_agentpack.forge.registries.credentials import Credentials
 from fleet_agentpack.forge.registries.transport import Request, Transport
+from fleet_agentpack.forge.results import Described
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 _CHECKSUM = re.compile(r"sha256[:-]([0-9a-f]{64})\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Offer:
+class Offer(Described):
     """One plugin as a registry lists it."""
 
-    name: str
-    version: str
     registry: Registry
     manifest_url: str
     checksum: str | None = None  # hexadecimal SHA-256 of the plugin's manifest
-    description: Maybe[str] = UNKNOWN
-    author: Maybe[str] = UNKNOWN
-    license: Maybe[str] = UNKNOWN
     homepage: Maybe[str] = UNKNOWN
     repository: Maybe[str] = UNKNOWN
     tags: tuple[str, ...] = ()
@@ -55,6 +51,18 @@ class Survey:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class RegistryAnswer:
+    """What a registry answered; empty when it has nothing or was never reached."""
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    fetched_at: float = 0.0  # of an answer from the cache
+    error: ForgeError | None = None  # why there is no answer, or only the last one
+
+
+Parse = Callable[[Registry, str, bytes], Mapping[str, object]]
+
+
 class RegistryClient:
     """Asks registries, through the cache."""
 
@@ -69,26 +77,42 @@ class RegistryClient:
         Without `network` only the cache is asked. A registry that fails is replaced by its old
         manifest where there is one, and named in the warnings.
         """
-        kept = [self._cache.manifest(each.name, each.url) for each in registries]
+        answers = self.ask([(each, each.url) for each in registries], _manifest, network=network)
+        offers: list[Offer] = []
+        unreached: list[tuple[str, ForgeError]] = []
+        warnings: list[str] = []
+        for registry, answer in zip(registries, answers, strict=True):
+            if answer.error:
+                warning = f"Registry {registry.name} was not reached: {answer.error}"
+                if answer.data:
+                    when = datetime.fromtimestamp(answer.fetched_at, UTC)
+                    warning += f"; using its manifest of {when.isoformat(timespec='seconds')}"
+                else:
+                    unreached.append((registry.name, answer.error))
+                warnings.append(warning)
+            found = _offers(registry, answer.data)
+            offers += found.value
+            warnings += found.warnings
+        names = tuple(registry.name for registry in registries)
+        return Survey(tuple(offers), names, tuple(unreached), tuple(warnings))
+
+    def ask(
+        self, questions: Sequence[tuple[Registry, str]], parse: Parse, *, network: bool = True
+    ) -> list[RegistryAnswer]:
+        """Answers from the cache while they are fresh, else from the network, else the last one."""
+        now = self._cache.now()
+        kept = [self._cache.manifest(_key(*each), each[1]) for each in questions]
         stale = [
-            index
-            for index, entry in enumerate(kept)
-            if entry is None or not entry.is_fresh(self._cache.now())
+            at for at, each in enumerate(kept) if network and not (each and each.is_fresh(now))
         ]
-        answers: dict[int, bytes | ForgeError] = {}
-        if network and stale:
-            requests = [self._request(registries[i], registries[i].url) for i in stale]
-            answers = dict(zip(stale, self._transport.fetch_all(requests), strict=True))
-        parts = [
-            self._settled(registry, kept[index], answers.get(index))
-            for index, registry in enumerate(registries)
+        owners = {questions[at][0].name: questions[at][0] for at in stale}
+        headers = {name: self._credentials.headers(each, each.url) for name, each in owners.items()}
+        requests = [Request(questions[at][1], headers[questions[at][0].name]) for at in stale]
+        bodies = dict(zip(stale, self._transport.fetch_all(requests), strict=True))
+        return [
+            self._settled(question, kept[at], bodies.get(at), parse)
+            for at, question in enumerate(questions)
         ]
-        return Survey(
-            offers=tuple(offer for part in parts for offer in part.offers),
-            searched=tuple(registry.name for registry in registries),
-            unreached=tuple(each for part in parts for each in part.unreached),
-            warnings=tuple(warning for part in parts for warning in part.warnings),
-        )
 
     def download(self, offer: Offer, url: str, checksum: str | None) -> bytes:
         """A file that a registry refers to, from the cache or fetched, with its checksum verified.
@@ -108,30 +132,24 @@ class RegistryClient:
         return Request(url, self._credentials.headers(registry, url))
 
     def _settled(
-        self, registry: Registry, kept: CachedManifest | None, answer: bytes | ForgeError | None
-    ) -> Survey:
-        """What one registry offers: by its answer, else by the manifest that was kept."""
-        error = answer if isinstance(answer, ForgeError) else None
-        manifest = kept.manifest if kept else None
-        if isinstance(answer, bytes):
-            try:
-                manifest = _parsed(registry, answer)
-            except ForgeError as bad:
-                error = bad
-            else:
-                if not registry.url.startswith("file:"):
-                    name, ttl = registry.name, registry.cache_ttl_s
-                    self._cache.keep_manifest(name, registry.url, manifest, ttl)
-        warning = f"Registry {registry.name} was not reached: {error}"
-        if manifest is None:
-            failed = ((registry.name, error),) if error else ()
-            return Survey((), (), failed, (warning,) if error else ())
-        found = _offers(registry, manifest)
-        if error is None or kept is None:
-            return Survey(tuple(found.value), (), (), found.warnings)
-        when = datetime.fromtimestamp(kept.fetched_at, UTC).isoformat(timespec="seconds")
-        old = f"{warning}; using its manifest of {when}"
-        return Survey(tuple(found.value), (), (), (old, *found.warnings))
+        self,
+        question: tuple[Registry, str],
+        kept: CachedManifest | None,
+        body: bytes | ForgeError | None,
+        parse: Parse,
+    ) -> RegistryAnswer:
+        """The new answer, else the last one together with the reason."""
+        before = RegistryAnswer(kept.manifest, kept.fetched_at) if kept else RegistryAnswer()
+        if not isinstance(body, bytes):
+            return replace(before, error=body)
+        registry, url = question
+        try:
+            data = parse(registry, url, body)
+        except ForgeError as error:
+            return replace(before, error=error)
+        if not url.startswith("file:"):
+            self._cache.keep_manifest(_key(registry, url), url, data, registry.cache_ttl_s)
+        return RegistryAnswer(data)
 
 
 def verify(content: bytes, checksum: str, url: str) -> None:
@@ -172,9 +190,15 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _parsed(registry: Registry, answer: bytes) -> Mapping[str, object]:
+def _key(registry: Registry, url: str) -> str:
+    """The name of an answer in the cache; a registry's own manifest has the registry's."""
+    digest = hashlib.sha256(url.encode()).hexdigest()[:16]
+    return registry.name if url == registry.url else f"{registry.name}-{digest}"
+
+
+def _manifest(registry: Registry, _: str, body: bytes) -> Mapping[str, object]:
     try:
-        manifest = as_mapping(parse_json(answer.decode("utf-8-sig")))
+        manifest = as_mapping(parse_json(body.decode("utf-8-sig")))
         if not isinstance(manifest.get("plugins"), list):
             raise UnparsableError("plugins must be an array")
     except (UnicodeDecodeError, UnparsableError) as error:
@@ -209,14 +233,10 @@ def _offer(registry: Registry, entry: Any) -> Offer | None:
         for each in (entry["versions"] if isinstance(entry.get("versions"), list) else [])
     ]
     return Offer(
-        name=entry["name"],
-        version=version,
+        **vars(described(entry["name"], version, entry)),
         registry=registry,
         manifest_url=url,
         checksum=checksum_of(entry.get("checksum")),
-        description=text_of(entry, "description"),
-        author=person_of(entry),
-        license=text_of(entry, "license"),
         homepage=text_of(entry, "homepage"),
         repository=text_of(entry, "repository"),
         tags=tuple(strings_of(entry.get("tags") or entry.get("keywords"))),

@@ -47,45 +47,35 @@ class Vault(Protocol):
 class Keyring:
     """The system's keyring through the `keyring` package, where both are available."""
 
+    # Backends fail in ways of their own; one that is locked or missing is as good as none.
+
     def get(self, account: str) -> str | None:
         """See `Vault.get`."""
-        backend = self._backend()
-        if backend is None:
-            return None
-        try:
-            found: str | None = backend.get_password(SERVICE, account)
-        except Exception:  # noqa: BLE001 - a locked keyring is as good as none
-            return None
-        return found
+        with suppress(Exception):
+            return self._backend().get_password(SERVICE, account)
+        return None
 
     def put(self, account: str, secret: str) -> bool:
         """See `Vault.put`."""
-        backend = self._backend()
-        if backend is None:
-            return False
-        try:
-            backend.set_password(SERVICE, account, secret)
-        except Exception:  # noqa: BLE001 - backends fail in ways of their own; the file is next
-            return False
-        return True
+        with suppress(Exception):
+            self._backend().set_password(SERVICE, account, secret)
+            return True
+        return False
 
     def remove(self, account: str) -> None:
         """See `Vault.remove`."""
-        backend = self._backend()
-        if backend is not None:
-            with suppress(Exception):
-                backend.delete_password(SERVICE, account)
+        with suppress(Exception):
+            self._backend().delete_password(SERVICE, account)
 
     @staticmethod
-    def _backend() -> KeyringBackend | None:
-        try:
-            import keyring
-            from keyring.backends import fail
+    def _backend() -> KeyringBackend:
+        import keyring
+        from keyring.backends import fail
 
-            backend = keyring.get_keyring()
-        except Exception:  # noqa: BLE001 - not installed, or it cannot start here
-            return None
-        return None if isinstance(backend, fail.Keyring) or backend.priority < 1 else backend
+        backend = keyring.get_keyring()
+        if isinstance(backend, fail.Keyring) or backend.priority < 1:
+            raise LookupError("no usable keyring")
+        return backend
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,7 @@ from urllib.parse import unquote, urlsplit
 from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.errors import SEE_REGISTRIES, ForgeError, run
 from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES
-from fleet_agentpack.kit import background
-from fleet_agentpack.kit.http import (
-    BodyTooLarge,
-    Http,
-    HttpError,
-    Limits,
-    NoAnswerInTime,
-    RedirectRefused,
-)
+from fleet_agentpack.kit import background, http
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +38,7 @@ class Transport:
         self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, deadline_s: float = DEADLINE_S
     ):
         self._deadline_s = deadline_s
-        self._limits = Limits(
+        self._limits = http.Limits(
             connect_s=connect_timeout_s,
             read_s=deadline_s,
             deadline_s=deadline_s,
@@ -70,32 +62,32 @@ class Transport:
         ]
 
     async def _gather(self, requests: Sequence[Request]) -> list[bytes | ForgeError]:
-        http, turns = Http(self._limits), asyncio.Semaphore(AT_ONCE)
+        client, turns = http.Http(self._limits), asyncio.Semaphore(AT_ONCE)
         try:
-            return await asyncio.gather(*(self._answer(http, turns, each) for each in requests))
+            return await asyncio.gather(*(self._answer(client, turns, each) for each in requests))
         finally:
-            await http.close()
+            await client.close()
 
     async def _answer(
-        self, http: Http, turns: asyncio.Semaphore, request: Request
+        self, client: http.Http, turns: asyncio.Semaphore, request: Request
     ) -> bytes | ForgeError:
         shown = masked_url(request.url)
         try:
             async with asyncio.timeout(self._deadline_s), turns:
-                answer = await http.request(
+                answer = await client.request(
                     "GET",
                     request.url,
                     headers={"Accept-Encoding": "identity"},
                     credentials=request.headers,
                     limit=request.limit,
                 )
-        except (TimeoutError, NoAnswerInTime):
+        except (TimeoutError, http.NoAnswerInTime):
             return ForgeError.network(f"{shown} did not answer in time", url=shown)
-        except BodyTooLarge:
+        except http.BodyTooLarge:
             return _too_large(request)
-        except RedirectRefused as error:
+        except http.RedirectRefused as error:
             return ForgeError.network(f"{shown} {error}", url=shown)
-        except HttpError as error:
+        except http.HttpError as error:
             return ForgeError.network(f"{shown} cannot be reached: {error}", url=shown)
         if answer.status != 200:
             return _refusal(answer.status, request)
