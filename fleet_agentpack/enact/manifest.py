@@ -264,7 +264,7 @@ def _variable(name: object, entry: object) -> Variable:
 
 
 def _annotations(data: Mapping[str, object]) -> dict[str, bool | str]:
-    declared: Schema = _field(data, "annotations", dict, "a mapping", {})
+    declared: dict[str, object] = _field(data, "annotations", dict, "a mapping", {})
     title = _string(declared, "title")
     hints = {key: _flag(declared, key) for key in _HINTS if key in declared}
     return {**hints, **({"title": title} if title else {})}
@@ -307,7 +307,9 @@ def _command(data: Mapping[str, object], tool: Script) -> Script | None:
 
 
 def _scripts(data: Mapping[str, object], tool: Script) -> dict[str, Script]:
-    declared: Schema = _field(data, "scripts", dict, "a mapping of names to commands", {})
+    declared: dict[str, object] = _field(
+        data, "scripts", dict, "a mapping of names to commands", {}
+    )
     if len(declared) == 1:
         tool = replace(tool, input_schema=_schema(data, "inputSchema") or {})
         return {name: _declared(name, entry, tool) for name, entry in declared.items()}

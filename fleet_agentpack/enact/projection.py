@@ -144,7 +144,7 @@ class Projector:
     def _load(self, store: Store, name: str, version: str) -> Installed:
         if not names.is_version(version):
             raise EnactError.store_corrupt(store.tools_path, f"{version[:80]!r} is not a version")
-        key = (store.root, name, version, store.folder_stamp(name, version))
+        key = (store.root, name, version, stamp(store.folder(name, version)))
         if key not in self._manifests:
             manifest = store.manifest(name, version)
             self._manifests[key] = Installed(name, version, manifest, store)

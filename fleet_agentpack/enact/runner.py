@@ -51,7 +51,7 @@ class Runner:
         # not choose where a tool that holds the user's secrets sends them.
         self._variables = variables.VariableSources(
             settings.environ,
-            (settings.root / ".env",),
+            settings.root / ".env",
             settings.keyring or variables.system_keyring,
         )
 

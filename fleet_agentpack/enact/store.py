@@ -88,10 +88,9 @@ class Store:
 
         receipt = self._needed_receipt(name, version)
         try:
-            found = load(VerifiedFolder(self.folder(name, version), receipt))
+            return load(VerifiedFolder(self.folder(name, version), receipt))
         except ManifestError as error:
             raise EnactError.manifest_invalid(f"{name}@{version}", str(error)) from error
-        return found
 
     def verify(self, name: str, version: str) -> Receipt:
         """Compare the files on disk with the receipt. Raises `EnactError` when they differ."""
@@ -103,21 +102,13 @@ class Store:
         except (BundleError, OSError) as error:
             raise EnactError.tool_changed(name, version, str(error)) from error
         if found != receipt.files:
-            differing = sorted(
-                path
-                for path in {*found, *receipt.files}
-                if found.get(path) != receipt.files.get(path)
-            )
+            differing = sorted({path for path, _ in found.items() ^ receipt.files.items()})
             raise EnactError.tool_changed(name, version, ", ".join(differing[:5]))
         return receipt
 
     def stamp(self) -> tuple[object, ...]:
         """A value that differs when something was installed, removed or selected."""
         return tuple(stamp(path) for path in (self.tools_path, self.mcp_path, self.root / "tools"))
-
-    def folder_stamp(self, name: str, version: str) -> object:
-        """A value that differs when a version's directory was replaced or removed."""
-        return stamp(self.folder(name, version))
 
     def unfinished(self) -> bool:
         """Whether a killed process left a change that the next one will finish."""
@@ -133,8 +124,6 @@ class Store:
         With a project, the project's `tools.json` pins the version and MCP clients do not see it.
         Raises `EnactError`.
         """
-        from fleet_agentpack.enact import toolsets
-
         name, version = receipt.name, receipt.version
         with self._locked() as warnings:
             before = ToolsFile.read(project or self.tools_path)
@@ -149,7 +138,7 @@ class Store:
                 pins.path: encoded(pins.data),
             }
             if project is None:
-                changes[self.mcp_path] = encoded(toolsets.with_tool(mcp, name, version).data)
+                changes[self.mcp_path] = encoded(mcp.adding(name, version).data)
             if previous is not None and previous != version:
                 changes |= self._unneeded(name, previous, pins)
             self._swap.replace(changes)
@@ -157,8 +146,6 @@ class Store:
 
     def uninstall(self, name: str, *, project: Path | None = None) -> StoreChange:
         """Remove a tool, and its files unless a project still needs them. Raises `EnactError`."""
-        from fleet_agentpack.enact import toolsets
-
         with self._locked() as warnings:
             before = ToolsFile.read(project or self.tools_path)
             version = before.tools.get(name)
@@ -167,7 +154,7 @@ class Store:
             mcp, pins = self.mcp(), before.removing(name)
             changes: dict[Path, New] = {pins.path: encoded(pins.data)}
             if project is None:
-                changes[self.mcp_path] = encoded(toolsets.without_tool(mcp, name).data)
+                changes[self.mcp_path] = encoded(mcp.removing(name).data)
             self._swap.replace(changes | self._unneeded(name, version, pins))
         return StoreChange(version, warnings)
 
