@@ -224,7 +224,7 @@ def _main_parser() -> argparse.ArgumentParser:
     parser = _server_parser(PROG)
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items())
-    parser.epilog = f"commands ({PROG} COMMAND --help tells more):\n{listing}"
+    parser.epilog = f"commands (see {PROG} COMMAND --help):\n{listing}"
     for flag in DEPLOY_VALUES:
         parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
     for flag in DEPLOY_SWITCHES:

@@ -22,7 +22,7 @@ Code = Literal[
     "INTEGRITY_ERROR",
     "DEPENDENCY_ERROR",
     "CONFLICT_ERROR",
-    "INTERNAL_ERROR",  # not in the contract: a fault of ours has no other name
+    "INTERNAL_ERROR",  # not in the contract: an internal failure has no other name
 ]
 
 Step = Action | str
@@ -113,7 +113,7 @@ class ForgeError(AppError):
 
     @classmethod
     def unexpected(cls, tool: str) -> ForgeError:
-        """A fault of ours."""
+        """An internal failure."""
         return cls(
             "INTERNAL_ERROR",
             f"{tool} failed unexpectedly; the server's log has the trace",

@@ -275,7 +275,7 @@ class Swap:
         if found is not None and found.kind == "file" and not os.path.exists(place):
             self.make(os.path.dirname(place))
             self._disk.create(place, read(row.path), 0o600)
-        return f"{row.path} was changed by somebody else meanwhile and is left as it is"
+        return f"{row.path} was changed by another program in the meantime; it was left unchanged"
 
     def _go_back(self, journal: Journal, cause: BaseException) -> None:
         try:
