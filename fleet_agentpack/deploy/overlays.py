@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -41,6 +40,13 @@ class Baseline:
 
     upstream_sha256: str
     file_manifest: Sequence[TreeEntry]
+
+
+@dataclass(frozen=True)
+class _Description:
+    """What `overlay.json` says."""
+
+    overlay_kind: Literal["dir", "patch"] = "dir"
 
 
 class Overlays:
@@ -229,20 +235,16 @@ def _check_kind(overlay: Overlay, files: list[str], patches: list[str]) -> None:
 def _kind(overlay: Overlay) -> str:
     path = Path(overlay.metadata, "overlay.json")
     try:
-        found = json.loads(path.read_bytes())
-        kind = found.get("overlay_kind", "dir")
+        return msgspec.json.decode(path.read_bytes(), type=_Description).overlay_kind
     except FileNotFoundError:
         return "dir"
-    except (OSError, ValueError, AttributeError, RecursionError):
-        kind = None
-    if kind not in ("dir", "patch"):
+    except (OSError, ValueError, RecursionError) as error:
         raise DeployError.config_invalid(
             f"{path} does not say which kind of overlay this is",
             overlay_dir=overlay.directory,
             meta_path=str(path),
             hint='write {"overlay_kind": "dir"} or {"overlay_kind": "patch"}',
-        )
-    return str(kind)
+        ) from error
 
 
 def _baseline(overlay: Overlay) -> Baseline | None:

@@ -272,7 +272,7 @@ def _replaced_by_adopt(root: Root, path: str, later: Sequence[Snapshot]) -> str 
     """The file that a path held when it last became managed after a snapshot, if there was one."""
     backup, managed = None, False
     for snapshot in later:
-        listed = path in snapshot.paths_of(root.target)
+        listed = (root.target, path) in snapshot.managed
         if listed and not managed:
             change = snapshot.change_of(root.target, path)
             replaced = change is not None and change.op in ("update", "rollback_restore")

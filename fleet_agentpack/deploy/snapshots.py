@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -100,20 +100,14 @@ class Snapshot:
         """Every root that this record wrote or emptied, as target and directory."""
         return frozenset((root.target, root.dir) for root in (*self.roots, *self.emptied))
 
-    def paths_of(self, target: str) -> Set[str]:
-        """The managed paths of a target."""
-        return self._paths_by_target.get(target, frozenset())
-
     def change_of(self, target: str, path: str) -> SnapshotChange | None:
         """What this record did to a path."""
         return self._changes_by_path.get((target, path))
 
     @cached_property
-    def _paths_by_target(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for file in self.managed_files:
-            found.setdefault(file.target, set()).add(file.path)
-        return found
+    def managed(self) -> frozenset[tuple[str, str]]:
+        """The managed files, each as target and path."""
+        return frozenset((file.target, file.path) for file in self.managed_files)
 
     @cached_property
     def _changes_by_path(self) -> dict[tuple[str, str], SnapshotChange]:
