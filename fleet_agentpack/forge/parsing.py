@@ -20,7 +20,7 @@ class UnparsableError(ValueError):
     """Text that is not the JSON or YAML mapping it should be; the message says what and where."""
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str) -> object:
     """JSON data; duplicate keys and endless nesting are refused. Raises `UnparsableError`."""
     try:
         data = json.loads(text, object_pairs_hook=_unique)
@@ -35,7 +35,7 @@ def parse_json(text: str) -> Any:
     return data
 
 
-def parse_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> object:
     """YAML 1.2 data. Raises `UnparsableError`."""
     from fleet_agentpack.kit import yaml12
 
