@@ -9,7 +9,7 @@ Measured as CPU time from start to `tools/list`, and per call over stdio.
 |---|---|---|
 | pydantic's configuration defaults | 5 % of start-up: 200 models not built | built at once |
 | FastMCP's state store | 2 % of start-up: no key-value library | FastMCP's own store |
-| FastMCP's inner server, its lifespan | 0.7 of a call's time, odd lines answered | FastMCP's own stdio |
+| FastMCP's inner server and lifespan | 0.7 of a call's time, odd lines answered | its own stdio |
 | the same, `subscriptions/listen` | 2026-07-28 clients hear of new tools | they list again |
 | a session's connection | news of tools, installs per session | no news, one shared store |
 | sigstore's shipped trust root | verification offline | the user has to name a trust root |
