@@ -17,7 +17,7 @@ from fleet_agentpack.enact.names import (
     is_version,
 )
 from fleet_agentpack.enact.results import BrokenTool
-from fleet_agentpack.kit.stamps import Stamp, stamp
+from fleet_agentpack.kit.stamps import Stamp, certain_stamp, stamp
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.manifest import Manifest, Script
@@ -54,6 +54,7 @@ class Projection:
     installed: Mapping[str, Installed]  # everything readable, also outside the toolset
     broken: tuple[BrokenTool, ...]
     warnings: tuple[str, ...]
+    sources: Mapping[str, Stamp | None]  # the files that it was read from, as they were
 
     def listed(self) -> list[object]:
         """Everything that a client's list of tools shows."""
@@ -111,6 +112,12 @@ class Projector:
             self._revision += 1
         return built
 
+    def sources(self) -> Mapping[str, Stamp | None]:
+        """The files whose change may change what clients see, as they were when last read."""
+        if self._projection is not None:
+            return self._projection.sources
+        return {str(path): certain_stamp(path) for each in self._stores for path in each.sources()}
+
     def _stamp(self) -> tuple[object, list[Stamp | None]]:
         return [store.stamp() for store in self._stores], [stamp(path) for path in self._folders]
 
@@ -120,14 +127,18 @@ class Projector:
         broken: list[BrokenTool] = []
         visible: dict[str, None] = {}
         self._folders = {}
+        sources: dict[str, Stamp | None] = {}
         for store in self._stores:
+            sources |= {str(path): certain_stamp(path) for path in store.sources()}
             pins = _pins(store)
             warnings += pins.warnings
             for name, version in pins.versions.items():
                 folder = str(store.folder(name, version))
                 self._folders[folder] = stamp(folder)
+                found = {str(path): certain_stamp(path) for path in store.sources_of(name, version)}
+                sources |= found
                 try:
-                    installed[name] = self._load(store, name, version)
+                    installed[name] = self._load(store, name, version, (*found.values(),))
                 except EnactError as error:
                     broken.append(BrokenTool(name, version, error))
             visible.update(dict.fromkeys(name for name in pins.shown if name in installed))
@@ -141,12 +152,13 @@ class Projector:
             mcp_name: Projected(mcp_name, entry, entries[entry][1], entries[entry][0])
             for mcp_name, entry in sorted(table.entries.items())
         }
-        return Projection(callables, installed, tuple(broken), (*warnings, *table.collisions))
+        warnings += table.collisions
+        return Projection(callables, installed, tuple(broken), tuple(warnings), sources)
 
-    def _load(self, store: Store, name: str, version: str) -> Installed:
+    def _load(self, store: Store, name: str, version: str, stamps: object) -> Installed:
         if not is_version(version):
             raise EnactError.store_corrupt(store.tools_path, f"{version[:80]!r} is not a version")
-        key = (store.root, name, version, store.folder_stamp(name, version))
+        key = (store.root, name, version, stamps)
         if key not in self._manifests:
             manifest = store.manifest(name, version)
             self._manifests[key] = Installed(name, version, manifest, store)

@@ -6,11 +6,10 @@ The command line does this before the heavy imports, so nothing heavy is importe
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class ClaimedStdio:
+class ClaimedStdio(NamedTuple):
     """The two descriptors that carry JSON-RPC."""
 
     reading: int
@@ -36,6 +35,14 @@ class ClaimedStdio:
         """Make them standard input and output again."""
         os.dup2(self.reading, 0)
         os.dup2(self.writing, 1)
+
+
+class Handover(NamedTuple):
+    """What the front leaves to the server when it hands over the wire."""
+
+    unread: bytes = b""  # the handshake again, then what the client sent and nobody has answered
+    unwritten: bytes = b""  # answers that the client has not taken yet
+    listed: object = None  # the stamps of the installed tools' files, as the client knows them
 
 
 def _duplicate(descriptor: int, flags: int) -> int:

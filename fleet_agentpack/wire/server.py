@@ -78,7 +78,7 @@ def assemble(settings: Settings, domains: Sequence[DomainTools]) -> FastMCP[Any]
     if settings.read_only:
         mcp.disable(tags={WRITES_TAG})
     install_memory_state(mcp)
-    changes.attach(mcp, [each.fingerprint for each in dynamic])
+    changes.attach(mcp, dynamic)
     return mcp
 
 
