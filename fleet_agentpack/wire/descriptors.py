@@ -6,7 +6,12 @@ The command line does this before the heavy imports, so nothing heavy is importe
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleet_agentpack.kit.stamps import Stamp
 
 
 class ClaimedStdio(NamedTuple):
@@ -42,7 +47,7 @@ class Handover(NamedTuple):
 
     unread: bytes = b""  # the handshake again, then what the client sent and nobody has answered
     unwritten: bytes = b""  # answers that the client has not taken yet
-    listed: object = None  # the stamps of the installed tools' files, as the client knows them
+    listed: Mapping[str, Stamp | None] | None = None  # installed tools' files, as told the client
 
 
 def _duplicate(descriptor: int, flags: int) -> int:

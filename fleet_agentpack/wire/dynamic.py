@@ -15,8 +15,8 @@ import anyio.to_thread
 from fastmcp.server.dependencies import get_context
 from fastmcp.server.providers.base import Provider
 from fastmcp.tools.base import Tool, ToolResult
+from mcp_types import ListToolsResult, ToolAnnotations
 from mcp_types import Tool as WireTool
-from mcp_types import ToolAnnotations
 from mcp_types.methods import serialize_server_result
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import PrivateAttr
@@ -157,11 +157,11 @@ class DynamicTools(Provider):
             return
         self._kept_stamps = stamps
         path = Path(state_path(str(self._services.settings.directories.cache), self._domain.name))
-        state = InstalledState(stamps, tuple(map(_listed, tools)))
-        # A name without this may belong to a tool of ours that is not served here.
-        told_apart = all("__" in tool.name for tool in tools)
-        if state.certain and told_apart and read_state(str(path)) != state:
-            with contextlib.suppress(OSError):  # a cache: done without
+        with contextlib.suppress(OSError, ValueError):  # a cache: done without
+            state = InstalledState(stamps, tuple(map(_listed, tools)))
+            # A name without this may belong to a tool of ours that is not served here.
+            told_apart = all("__" in tool.name for tool in tools)
+            if state.certain and told_apart and read_state(str(path)) != state:
                 write_atomic(path, state.to_json())
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:  # noqa: ARG002
@@ -186,12 +186,11 @@ class DynamicTools(Provider):
 
 def _listed(tool: ProjectedTool) -> ListedTool:
     """A tool as the SDK writes it in either era."""
-    plain = tool.to_mcp_tool(name=tool.name).model_dump(
-        by_alias=True, mode="json", exclude_none=True
-    )
+    result = ListToolsResult(tools=[tool.to_mcp_tool(name=tool.name)])
+    plain = result.model_dump(by_alias=True, mode="json", exclude_none=True)
     texts = [
         json.dumps(
-            serialize_server_result("tools/list", version, {"tools": [plain]})["tools"][0],
+            serialize_server_result("tools/list", version, plain)["tools"][0],
             ensure_ascii=False,
             separators=(",", ":"),
         )

@@ -9,12 +9,11 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fleet_agentpack.kit.stamps import UNCERTAIN, Stamp, certain_stamp
+from fleet_agentpack.kit.stamps import UNCERTAIN, Stamp, stamp
 from fleet_agentpack.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
 
 
 class ListedTool(NamedTuple):
@@ -49,7 +48,7 @@ class InstalledState(NamedTuple):
 
 def stamps_of(paths: Iterable[str]) -> dict[str, Stamp | None]:
     """The stamps of some files as they are now."""
-    return {path: certain_stamp(path) for path in paths}
+    return {path: stamp(path) for path in paths}
 
 
 def state_path(cache: str, domain: str) -> str:
@@ -67,3 +66,34 @@ def read_state(path: str) -> InstalledState | None:
         return state if kept["version"] == __version__ else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+class InstalledTools:
+    """The installed tools as the front knows them."""
+
+    def __init__(self, roots: list[str], kept: str) -> None:
+        self._roots, self._kept = roots, kept
+        self.known = stamps_of(roots)  # the files that the last list was made from, as they were
+
+    def listed(self, *, modern: bool, read_only: bool) -> list[str] | None:
+        """The tools as they are listed; None when only the server can tell."""
+        if not any(map(may_exist, self._roots)):
+            self.known = dict.fromkeys(self._roots)
+            return []
+        state = read_state(self._kept)
+        if state is None or not state.current or not state.stamps.keys() >= set(self._roots):
+            return None
+        self.known = dict(state.stamps)
+        tools = [each for each in state.tools if not (each.writes and read_only)]
+        return [each.modern if modern else each.legacy for each in tools]
+
+
+def may_exist(path: str) -> bool:
+    """Whether there is something at a path, or no way to know."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -45,7 +45,11 @@ class WatchedTools(Protocol):
 class ListChanged(Middleware):
     """Knows who is connected and brings them `tools/list_changed`."""
 
-    def __init__(self, session_ended: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        session_ended: Callable[[str], Awaitable[None]],
+        listed: Mapping[str, Stamp | None] | None = None,
+    ) -> None:
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._bus = _Bus(before_subscribing=self._look_once)
         self._session_ended = session_ended
@@ -53,7 +57,7 @@ class ListChanged(Middleware):
         self._seen: list[object] | None = None  # None while nobody listens
         self._looking = anyio.Lock()
         self._wanted = anyio.Event()  # somebody listens
-        self.listed: Mapping[str, Stamp | None] | None = None  # what the front has told its client
+        self._listed = listed  # the files as the front's client knows them
 
     def attach(self, mcp: FastMCP[Any], tools: Sequence[WatchedTools]) -> None:
         """Watch these tools, and serve `subscriptions/listen`, the handshake-less way."""
@@ -80,7 +84,7 @@ class ListChanged(Middleware):
         """Tell the clients if the list is another one than they know; nobody hears of it twice."""
         async with self._looking:
             now = await anyio.to_thread.run_sync(self._look)
-            stale, self.listed = self.listed, None
+            stale, self._listed = self._listed, None
             missed = stale is not None and stamps_of(stale) != stale
             if self._seen is None or (now == self._seen and not missed):
                 return

@@ -21,8 +21,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from fleet_agentpack import domains as rooms
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.private import serve_streams
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.settings import Directories, Settings
 from fleet_agentpack.wire.known_shapes import MODERN
+from fleet_agentpack.wire.provider import Services
 from fleet_agentpack.wire.recorded import LISTINGS, PATH, Selection
 from fleet_agentpack.wire.server import build_server
 from fleet_agentpack.wire.stdio import encoded
@@ -57,11 +58,15 @@ def initialize(version: str) -> Request:
 
 def results(selection: Selection, home: Path, requests: Sequence[Request]) -> list[str]:
     """What a server for a user with nothing installed answers, each result as it is written."""
-    settings = Settings.read({"HOME": str(home)}, home)
-    settings = dataclasses.replace(
-        settings, config={}, only=selection.only, read_only=selection.read_only, warnings=()
+    chosen = dataclasses.replace(
+        _settings(home), only=selection.only, read_only=selection.read_only
     )
-    return asyncio.run(_results(build_server(settings), requests))
+    return asyncio.run(_results(build_server(chosen), requests))
+
+
+def _settings(home: Path) -> Settings:
+    dirs = Directories(*(home / each for each in ("config", "state", "cache", "data")))
+    return Settings(environ={"HOME": str(home)}, cwd=home, home=home, directories=dirs)
 
 
 async def _results(mcp: FastMCP[Any], requests: Sequence[Request]) -> list[str]:
@@ -105,16 +110,19 @@ def make() -> dict[str, Any]:
 
 
 def _facts(domain: DomainTools) -> dict[str, Any]:
+    """What the front has to know of a domain, also which files tell of its installed tools."""
+    with tempfile.TemporaryDirectory() as home:
+        services = Services(_settings(Path(home)))
+        sources = domain.catalogue(services.get(domain)).sources() if domain.catalogue else ()
+        below = [str(Path(path).relative_to(home)) for path in sources]
     return {
         "server_name": domain.server_name,
         "instructions": rooms.instructions([domain]).split("\n", 1)[1],
-        "dynamic": domain.catalogue is not None,
+        "sources": below,
     }
 
 
-def _era(
-    first: Request, params: dict[str, Any], chosen: dict[str, DomainTools]
-) -> dict[str, Any]:
+def _era(first: Request, params: dict[str, Any], chosen: dict[str, DomainTools]) -> dict[str, Any]:
     """The answers of one era, as templates and items."""
     requests = [first, *((method, params) for method in LISTINGS)]
     with tempfile.TemporaryDirectory() as home:

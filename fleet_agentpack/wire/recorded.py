@@ -49,9 +49,10 @@ class RecordedListing:
         return cls(recorded, selection) if known else None
 
     @property
-    def has_dynamic_tools(self) -> bool:
-        """Whether installed tools belong into `tools/list`."""
-        return any(self._recorded["domains"][name]["dynamic"] for name in self._domains)
+    def dynamic(self) -> dict[str, list[str]]:
+        """The domains whose tools come and go, and the files below the home that tell of them."""
+        found = {name: self._recorded["domains"][name]["sources"] for name in self._domains}
+        return {name: sources for name, sources in found.items() if sources}
 
     @property
     def read_only(self) -> bool:

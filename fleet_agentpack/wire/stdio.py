@@ -153,9 +153,7 @@ class Output:
 class Input:
     """Messages from the client, read by a thread that never keeps the process alive."""
 
-    def __init__(
-        self, descriptor: int, pending: Pending, out: Output, unread: bytes = b""
-    ) -> None:
+    def __init__(self, descriptor: int, pending: Pending, out: Output, unread: bytes = b"") -> None:
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._pending, self._out = pending, out
         self._messages: deque[JSONRPCMessage] = deque()
