@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from fleet_agentpack.kit.stamps import Stamp
 
 
+class Handover(NamedTuple):
+    """What the front leaves to the server when it hands over the wire."""
+
+    unread: bytes = b""  # the handshake again, then what the client sent and nobody has answered
+    unwritten: bytes = b""  # answers that the client has not taken yet
+    listed: Mapping[str, Stamp | None] | None = None  # installed tools' files, as told the client
+
+
+NOTHING_LEFT = Handover()
+
+
 class ClaimedStdio(NamedTuple):
     """The two descriptors that carry JSON-RPC."""
 
@@ -36,18 +47,27 @@ class ClaimedStdio(NamedTuple):
         os.close(null)
         return claimed
 
-    def give_back(self) -> None:
-        """Make them standard input and output again."""
-        os.dup2(self.reading, 0)
+    def give_back(self, left: Handover = NOTHING_LEFT) -> None:
+        """Make them standard input and output again, for a server that knows no others."""
         os.dup2(self.writing, 1)
+        os.write(1, left.unwritten)
+        os.dup2(self._with_unread(left.unread) if left.unread else self.reading, 0)
 
+    def _with_unread(self, unread: bytes) -> int:
+        """A pipe that carries these bytes, then everything that is still to be read."""
+        from threading import Thread
 
-class Handover(NamedTuple):
-    """What the front leaves to the server when it hands over the wire."""
+        reading, writing = os.pipe()
 
-    unread: bytes = b""  # the handshake again, then what the client sent and nobody has answered
-    unwritten: bytes = b""  # answers that the client has not taken yet
-    listed: Mapping[str, Stamp | None] | None = None  # installed tools' files, as told the client
+        def pump() -> None:
+            chunk = unread
+            with open(writing, "wb", buffering=0) as pipe:  # noqa: PTH123
+                while chunk:
+                    pipe.write(chunk)
+                    chunk = os.read(self.reading, 1 << 16)
+
+        Thread(target=pump, daemon=True).start()
+        return reading
 
 
 def _duplicate(descriptor: int, flags: int) -> int:

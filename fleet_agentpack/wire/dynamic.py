@@ -188,12 +188,12 @@ def _listed(tool: ProjectedTool) -> ListedTool:
     """A tool as the SDK writes it in either era."""
     result = ListToolsResult(tools=[tool.to_mcp_tool(name=tool.name)])
     plain = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-    texts = [
+    legacy, modern = (
         json.dumps(
             serialize_server_result("tools/list", version, plain)["tools"][0],
             ensure_ascii=False,
             separators=(",", ":"),
         )
         for version in (LATEST_HANDSHAKE_VERSION, MODERN)
-    ]
-    return ListedTool(*texts, writes=WRITES_TAG in tool.tags)
+    )
+    return ListedTool(legacy, modern, writes=WRITES_TAG in tool.tags)

@@ -1,4 +1,4 @@
-"""The front: takes the wire, answers handshakes and listings, hands over at the first other message.
+"""Takes the wire, answers handshakes and listings, and hands over at the first other message.
 
 Every client starts the server, most never call it. So nothing but the standard library is imported
 here. The front answers only what it knows exactly, with the recorded answers of the server behind

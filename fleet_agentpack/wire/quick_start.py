@@ -1,4 +1,4 @@
-"""The usual start of a server, known without reading settings: no configuration file, plain options.
+"""The usual start of a server, without reading settings: plain options, no configuration file.
 
 Everything else goes the long way, through `cli.py`; both end at the same front.
 """

@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from fleet_agentpack.kit.private import can_serve_streams, serve_streams
-from fleet_agentpack.wire.descriptors import Handover
+from fleet_agentpack.wire.descriptors import NOTHING_LEFT, Handover
 from fleet_agentpack.wire.known_shapes import REPLAYED_ID
 
 if TYPE_CHECKING:
@@ -284,10 +284,10 @@ def _wants_handshake(message: JSONRPCRequest) -> bool:
     return message.method not in ("initialize", "server/discover") and not named
 
 
-def run_stdio(mcp: FastMCP[Any], wire: ClaimedStdio, left: Handover = Handover()) -> int:
+def run_stdio(mcp: FastMCP[Any], wire: ClaimedStdio, left: Handover = NOTHING_LEFT) -> int:
     """Serve until end of input or a signal; returns the exit status."""
     if not can_serve_streams(mcp):
-        wire.give_back()
+        wire.give_back(left)
         asyncio.run(mcp.run_stdio_async(show_banner=False))
         return 0
     return asyncio.run(_serve(mcp, wire, left))
