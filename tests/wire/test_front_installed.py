@@ -1,4 +1,4 @@
-"""Installed tools while the front is alone: listed from what was kept, announced when they change."""
+"""Installed tools while the front is alone: listed from what was kept, announced on a change."""
 
 from __future__ import annotations
 
