@@ -25,10 +25,11 @@ from fleet_agentpack.settings import (
     split_names,
 )
 from fleet_agentpack.version import __version__
+from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover
+from fleet_agentpack.wire.quick_start import LOG_LEVELS, can_have_front
 
 PROG = "fleet-agentpack"
 LAST_PORT = 65535
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 MISTAKEN, FAILED, INTERRUPTED, UNREAD = 2, 1, 130, 141
 
 # The deploy commands take these before the command too, as the original does.
@@ -81,6 +82,21 @@ def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
     return _guarded(prog, lambda: serve(options))
 
 
+def take_over(
+    prog: str, argv: Sequence[str], domain: str, wire: ClaimedStdio, left: Handover
+) -> int:
+    """Serve on, where the front has stopped; these options need no more checks."""
+    options = _server_parser(prog).parse_args(argv)
+    options.only = domain or options.only
+
+    def serve_on() -> int:
+        settings = _settings(options)
+        _begin(settings, options.log_level)
+        return _serve_wire(settings, wire, left)
+
+    return _guarded(prog, serve_on)
+
+
 def serve(options: argparse.Namespace) -> int:
     """Serve MCP on stdio or HTTP until the client, or a signal, ends it."""
     settings = _settings(options)
@@ -89,27 +105,45 @@ def serve(options: argparse.Namespace) -> int:
         check_exposure(settings.http)
     elif useless := [name for name in HTTP_ONLY if getattr(options, name) is not None]:
         raise SettingsError(f"--{useless[0].replace('_', '-')} needs --http")
-    from fleet_agentpack.wire.logs import configure
-
-    configure(options.log_level)
-    for warning in settings.warnings:
-        sys.stderr.write(f"{PROG}: {warning}\n")
+    _begin(settings, options.log_level)
     return _serve_http(settings, options.log_level) if options.http else _serve_stdio(settings)
 
 
-def _serve_stdio(settings: Settings) -> int:
-    from fleet_agentpack.wire.descriptors import ClaimedStdio
+def _begin(settings: Settings, log_level: str) -> None:
+    from fleet_agentpack.wire.logs import configure
 
+    configure(log_level)
+    for warning in settings.warnings:
+        sys.stderr.write(f"{PROG}: {warning}\n")
+
+
+def _serve_stdio(settings: Settings) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
         _explain_waiting()
-    stdio = ClaimedStdio.claim()
+    wire = ClaimedStdio.claim()
+    left = _answer_known(settings, wire)
+    return 0 if left is None else _serve_wire(settings, wire, left)
+
+
+def _answer_known(settings: Settings, wire: ClaimedStdio) -> Handover | None:
+    """Let the front answer what it can; what `[enact]` changes in a listing, it cannot know."""
+    from fleet_agentpack.wire.front import serve_known
+    from fleet_agentpack.wire.recorded import RecordedListing, Selection
+
+    listing = RecordedListing.read(Selection(settings.only, settings.read_only))
+    if listing is None or not can_have_front(settings.environ) or "enact" in settings.config:
+        return Handover()
+    return serve_known(wire, listing, str(settings.home), str(settings.directories.cache))
+
+
+def _serve_wire(settings: Settings, wire: ClaimedStdio, left: Handover) -> int:
     with _uncollected():
         from fleet_agentpack.wire.server import build_server
         from fleet_agentpack.wire.stdio import run_stdio
 
-        mcp = build_server(settings)
+        mcp = build_server(settings, left.listed)
     _let_work_be_interrupted()
-    return run_stdio(mcp, stdio)
+    return run_stdio(mcp, wire, left)
 
 
 def _serve_http(settings: Settings, log_level: str) -> int:
