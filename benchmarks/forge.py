@@ -174,7 +174,7 @@ def timed(work: Callable[[], Any]) -> float:
 def every_tool(count: int) -> None:
     """§12: each tool under 200 ms, memory under 100 MB."""
     with project(count) as root:
-        time.sleep(0.2)  # lets the files settle, see forge/library.py
+        time.sleep(0.2)  # lets the files settle, see kit/stamps.py
         server = Server(root)
         print(f"\nEvery tool over stdio, {count:,} definitions (ms; the contract asks for < 200)")
         print(f"  {'tool':<24}{'first':>9}{'median':>9}{'worst':>9}")
@@ -231,18 +231,18 @@ def against_the_command_line(count: int) -> None:
 def long_lists(count: int) -> None:
     """A second list costs at most a tenth of the first, and a change is seen."""
     with project(2 * count) as root:
-        from fleet_agentpack.forge.places import Places
+        from fleet_agentpack.forge.directories import Directories
         from fleet_agentpack.forge.service import ForgeService
 
         time.sleep(0.2)
-        forge = ForgeService(Places(root / "work", root / "home", {}))
+        forge = ForgeService(Directories(root / "work", root / "home", {}))
         first = timed(lambda: forge.listing("agent"))
         later = [timed(lambda: forge.listing("agent")) for _ in range(5)]
         second = later[0]
         changed = root / "work/.fractary/agents/agent-1/agent.yaml"
         changed.write_text(changed.read_text().replace("1.0.0", "7.7.7"))
-        rows = forge.listing("agent", limit=1000, tags=["group-1"])["agents"]
-        assert any(row["version"] == "7.7.7" for row in rows)
+        rows = forge.listing("agent", limit=1000, tags=["group-1"]).agents
+        assert any(row.version == "7.7.7" for row in rows)
         print(f"\nagent_list on {count:,} agents: first {first:.0f} ms, second {second:.0f} ms")
         print(f"  second / first = {second / first:.1%} (<= 10 %), a changed file is seen")
 

@@ -32,41 +32,33 @@ PROG = "fleet-agentpack"
 LAST_PORT = 65535
 MISTAKEN, FAILED, INTERRUPTED, UNREAD = 2, 1, 130, 141
 
-DEPLOY = "fleet_agentpack.deploy.commands"
-DOCTOR = "fleet_agentpack.doctor.commands"
 # The deploy commands take these before the command too, as the original does.
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
 HTTP_ONLY = ("host", "port", "token_file", "allowed_host", "install_scope")  # need --http
 
-# Command → the module that adds its arguments and its handler, and one line of help.
+# Command → the room whose `commands` declare it, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("fleet_agentpack.demo.commands", "see all of it work in a scratch home"),
-    "tools": (
-        "fleet_agentpack.wire.commands",
-        "list every tool: domain, reads or writes, purpose",
-    ),
-    "connect": (
-        "fleet_agentpack.connect.commands",
-        "tell an MCP client about this server, and check that it starts",
-    ),
-    "init": (DEPLOY, "start a config repo with an example pack"),
-    "plan": (DEPLOY, "show what a deploy would change"),
-    "diff": (DEPLOY, "show the changes as a diff"),
-    "deploy": (DEPLOY, "write the pack to the tools (--apply)"),
-    "status": (DEPLOY, "find drift in what was deployed"),
-    "rollback": (DEPLOY, "go back to a snapshot (--to ID)"),
-    "snapshots": (DEPLOY, "list the snapshots"),
-    "doctor": (DOCTOR, "check roots and configuration; --all looks at every domain"),
-    "lock": (DEPLOY, "pin git modules in the lockfile"),
-    "fetch": (DEPLOY, "fetch locked git modules"),
-    "update": (DEPLOY, "lock and fetch"),
-    "fleet": ("fleet_agentpack.fleet.commands", "run coding agents: list, create, start, stop …"),
-    "tool": ("fleet_agentpack.enact.commands", "find, install and run tools from a registry"),
-    "mcp": ("fleet_agentpack.enact.commands", "choose which installed tools MCP clients see"),
-    "forge": ("fleet_agentpack.forge.commands", "query and edit agents, tools, plugins"),
-    "climpt": ("fleet_agentpack.climpt.commands", "find and render prompt commands"),
+    "demo": ("demo", "see all of it work in a scratch home"),
+    "tools": ("wire", "list every tool: domain, reads or writes, purpose"),
+    "connect": ("connect", "tell an MCP client about this server, and check that it starts"),
+    "init": ("deploy", "start a config repo with an example pack"),
+    "plan": ("deploy", "show what a deploy would change"),
+    "diff": ("deploy", "show the changes as a diff"),
+    "deploy": ("deploy", "write the pack to the tools (--apply)"),
+    "status": ("deploy", "find drift in what was deployed"),
+    "rollback": ("deploy", "go back to a snapshot (--to ID)"),
+    "snapshots": ("deploy", "list the snapshots"),
+    "doctor": ("doctor", "check roots and configuration; --all looks at every domain"),
+    "lock": ("deploy", "pin git modules in the lockfile"),
+    "fetch": ("deploy", "fetch locked git modules"),
+    "update": ("deploy", "lock and fetch"),
+    "fleet": ("fleet", "run coding agents: list, create, start, stop …"),
+    "tool": ("enact", "find, install and run tools from a registry"),
+    "mcp": ("enact", "choose which installed tools MCP clients see"),
+    "forge": ("forge", "query and edit agents, tools, plugins"),
+    "climpt": ("climpt", "find and render prompt commands"),
 }
 
 
@@ -178,11 +170,11 @@ def _uncollected() -> Iterator[None]:
 
 
 def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    module_name, help_line = COMMANDS[options.command]
+    room, help_line = COMMANDS[options.command]
     early = _given_before_the_command(options)
-    if early and module_name not in (DEPLOY, DOCTOR):
+    if early and room not in ("deploy", "doctor"):
         parser.error(f"{early[0]} goes after {options.command}")
-    module = importlib.import_module(module_name)
+    module = importlib.import_module(f"fleet_agentpack.{room}.commands")
     below = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)
     module.add(below, options.command)
     arguments = below.parse_args([*early, *options.arguments])

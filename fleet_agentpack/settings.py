@@ -37,12 +37,8 @@ class Directories:
     def of_user(cls) -> Directories:
         """The platform's directories for this user."""
         dirs = platformdirs.PlatformDirs(APP, appauthor=False)
-        return cls(
-            Path(dirs.user_config_dir),
-            Path(dirs.user_state_dir),
-            Path(dirs.user_cache_dir),
-            Path(dirs.user_data_dir),
-        )
+        config, state = dirs.user_config_path, dirs.user_state_path
+        return cls(config, state, dirs.user_cache_path, dirs.user_data_path)
 
 
 @dataclass(frozen=True)
@@ -117,8 +113,7 @@ class Settings:
             found = found.get(name, {})
             if not isinstance(found, Mapping):
                 raise SettingsError(f"{self.config_path}: [{'.'.join(names)}] must be a table")
-        table: Mapping[str, Any] = found
-        return table
+        return dict(found)
 
     def read_table(self, shape: type[T], *names: str) -> T:
         """A table of the configuration file in its shape, with defaults for what is not there.
@@ -140,15 +135,11 @@ def check_exposure(http: HttpSettings) -> None:
     """Refuse to listen beyond loopback without a token and named hosts. Raises `SettingsError`."""
     if is_loopback(http.host):
         return
-    missing = [
-        what
-        for what, given in (
-            ("a token (FLEET_AGENTPACK_TOKEN or --token-file PATH)", http.token),
-            ("the names clients use (--allowed-host NAME)", http.allowed_hosts),
-        )
-        if not given
-    ]
-    if missing:
+    needed = {
+        "a token (FLEET_AGENTPACK_TOKEN or --token-file PATH)": http.token,
+        "the names clients use (--allowed-host NAME)": http.allowed_hosts,
+    }
+    if missing := [what for what, given in needed.items() if not given]:
         raise SettingsError(
             f"listening on {http.host} lets other machines in; that needs {' and '.join(missing)}"
         )
@@ -172,11 +163,10 @@ def _load_config(path: Path, *, required: bool) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        if required:
-            raise SettingsError(
-                f"FLEET_AGENTPACK_CONFIG names {path}, which does not exist"
-            ) from error
-        return {}
+        if not required:
+            return {}
+        told = f"FLEET_AGENTPACK_CONFIG names {path}, which does not exist"
+        raise SettingsError(told) from error
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"cannot read {path}: {error}") from error
     except tomllib.TOMLDecodeError as error:

@@ -34,4 +34,4 @@ class CommandIndex:
 
     def similar(self, c1: str, c2: str, c3: str) -> list[str]:
         """Names of commands that the caller may have meant."""
-        return [f"{m.c1} {m.c2} {m.c3}" for m in self.search(f"{c1} {c2} {c3}")]
+        return [match.name for match in self.search(f"{c1} {c2} {c3}")]

@@ -56,7 +56,7 @@ def run_search(console: Console) -> None:
 def run_describe(console: Console) -> None:
     """Print one command's record."""
     given = console.arguments
-    found = open_climpt(console.settings).describe(*_names(given), given.agent)
+    found = open_climpt(console.settings).describe(given.c1, given.c2, given.c3, given.agent)
     console.answer(found, _show_description(found, console.paint))
 
 
@@ -64,15 +64,13 @@ def run_execute(console: Console) -> None:
     """Print one command's prompt, as it is."""
     given = console.arguments
     options = {
-        "edition": given.edition,
-        "adaptation": given.adaptation,
-        "file": given.file,
-        "destination": given.destination,
+        **{name: getattr(given, name) for name in ("edition", "adaptation", "file", "destination")},
         "stdin": sys.stdin.read() if given.stdin else None,
         "uv": dict(_variable(text) for text in given.uv),
     }
     service = open_climpt(console.settings)
-    prompt = asyncio.run(service.execute(given.agent, *_names(given), options))
+    names = given.agent, given.c1, given.c2, given.c3
+    prompt = asyncio.run(service.execute(*names, options))
     console.answer(Prompt(prompt), [Verbatim(prompt.removesuffix("\n"))])
 
 
@@ -85,10 +83,6 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("c2", help="action, such as group-commit")
     parser.add_argument("c3", help="target, such as unstaged-changes")
     _add_agent(parser)
-
-
-def _names(arguments: argparse.Namespace) -> tuple[str, str, str]:
-    return arguments.c1, arguments.c2, arguments.c3
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -108,18 +102,15 @@ def _show_files(done: Initialised, paint: Paint) -> Iterator[Line]:
 
 
 def _show_matches(found: list[Match], paint: Paint) -> Iterator[Line]:
-    rows = [
-        [f"{row.score:.2f}", paint(f"{row.c1} {row.c2} {row.c3}", "cyan"), row.description]
-        for row in found
-    ]
-    if rows:
+    if found:
+        rows = [[f"{m.score:.2f}", paint(m.name, "cyan"), m.description] for m in found]
         yield Table(["score", "command", "description"], rows, wrap=True)
     else:
         yield "No command matches; try other words."
 
 
 def _show_description(found: Description, paint: Paint) -> Iterator[Line]:
-    yield paint(f"{found.c1} {found.c2} {found.c3}", "bold", "cyan")
+    yield paint(found.name, "bold", "cyan")
     for label, text in _facts(found):
         if text:
             yield paint(f"  {label:<12}", "dim"), text

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from fleet_agentpack.climpt import option_rules
 from fleet_agentpack.climpt.errors import RenderError
-from fleet_agentpack.climpt.project_files import NAME, NAME_HINT, ProjectFiles
-from fleet_agentpack.climpt.prompt_request import PromptRequest
+from fleet_agentpack.climpt.options import PromptRequest
+from fleet_agentpack.climpt.project_files import ProjectFiles
 from fleet_agentpack.kit import process
 
 PROGRAM = "deno"
@@ -24,69 +24,51 @@ _KEPT = {
 _KEPT_PREFIXES = ("DENO_", "XDG_", "LC_")
 
 
-class DenoCli:
-    """Runs Deno with the published package in the project's folder."""
-
-    def __init__(
-        self, files: ProjectFiles, environ: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
-    ) -> None:
-        self._files = files
-        self._environ = environ
-        self._timeout_s = timeout_s
-
-    async def __call__(self, request: PromptRequest) -> str:
-        """What the command line printed. Raises `ClimptError`."""
-        try:
-            return await self._run(request)
-        except RenderError as error:
-            raise error.of(request.command) from error
-
-    async def _run(self, request: PromptRequest) -> str:
-        option_rules.check(request.options)
-        argv = [self._program(), *arguments(request)]
-        stdin = (request.options.stdin or "").encode("utf-8", "replace")
-        try:
-            done = await process.run_async(
-                argv,
-                cwd=self._files.roots()[0],
-                env=self._environment(with_stdin=bool(stdin)),
-                stdin=stdin,
-                timeout_s=self._timeout_s,
-            )
-        except process.ProcessTimeoutError as error:
-            raise RenderError(
-                f"{PROGRAM} did not end within {self._timeout_s:g} s and was stopped"
-            ) from error
-        except (OSError, ValueError) as error:
-            raise RenderError(f"{PROGRAM} could not be started") from error
-        # A refused command is an empty success there.
-        if done.status != 0 or not done.text.strip():
-            silent = f"Command failed with exit code {done.status} and printed nothing"
-            raise RenderError(done.complaint or silent)
-        return done.text
-
-    def _program(self) -> str:
-        found = shutil.which(PROGRAM, path=self._environ.get("PATH"))
-        if not found:
-            raise RenderError(
-                f"{PROGRAM} is not installed",
-                'install Deno, or set [climpt] execute = "render" in the configuration file',
-            )
-        return found
-
-    def _environment(self, *, with_stdin: bool) -> dict[str, str]:
-        kept = {
-            name: value
-            for name, value in self._environ.items()
-            if name.upper() in _KEPT or name.upper().startswith(_KEPT_PREFIXES)
-        }
-        return kept if with_stdin else {**kept, "BREAKDOWN_SKIP_STDIN": "true"}
+async def run_deno(
+    files: ProjectFiles,
+    environ: Mapping[str, str],
+    request: PromptRequest,
+    timeout_s: float = TIMEOUT_S,
+) -> str:
+    """What the published package printed, run in the project's folder. Raises `RenderError`."""
+    option_rules.check(request.options)
+    program = shutil.which(PROGRAM, path=environ.get("PATH"))
+    if not program:
+        raise RenderError(
+            f"{PROGRAM} is not installed",
+            'install Deno, or set [climpt] execute = "render" in the configuration file',
+        )
+    stdin = (request.options.stdin or "").encode("utf-8", "replace")
+    try:
+        done = await process.run_async(
+            [program, *_arguments(request)],
+            cwd=files.roots()[0],
+            env=_passed_on(environ) | ({} if stdin else {"BREAKDOWN_SKIP_STDIN": "true"}),
+            stdin=stdin,
+            timeout_s=timeout_s,
+        )
+    except process.ProcessTimeoutError as error:
+        told = f"{PROGRAM} did not end within {timeout_s:g} s and was stopped"
+        raise RenderError(told) from error
+    except (OSError, ValueError) as error:
+        raise RenderError(f"{PROGRAM} could not be started") from error
+    # A refused command is an empty success there.
+    if done.status != 0 or not done.text.strip():
+        silent = f"Command failed with exit code {done.status} and printed nothing"
+        raise RenderError(done.complaint or silent)
+    return done.text
 
 
-def arguments(request: PromptRequest) -> list[str]:
-    """What follows the program's name. Raises `RenderError` for names that look like options."""
-    for name in (request.profile, request.c2, request.c3):
-        if not NAME.fullmatch(name):
-            raise RenderError(f"Invalid command name: {name!r}", NAME_HINT)
+def _passed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environ.items()
+        if name.upper() in _KEPT or name.upper().startswith(_KEPT_PREFIXES)
+    }
+
+
+def _arguments(request: PromptRequest) -> list[str]:
+    """What follows the program's name; names that look like options are refused."""
+    option_rules.check_names(request.profile, request.c2, request.c3)
     names = [f"--config={request.profile}", request.c2, request.c3]
     return [*_RUN, "--no-config", PACKAGE, *names, *request.options.arguments()]

@@ -33,12 +33,7 @@ class ClimptError(AppError):
         return {"error": self.error, **self.fields, **hint}
 
     @classmethod
-    def command_not_found(cls, c1: str, c2: str, c3: str, hint: Hint) -> ClimptError:
-        """No such command in the registry; the names are the caller's own."""
-        return cls("Command not found", c1=c1, c2=c2, c3=c3, hint=hint)
-
-    @classmethod
-    def registry_unreadable(cls, path: str, details: str, hint: Hint = None) -> ClimptError:
+    def registry_unreadable(cls, path: str, details: str, hint: Hint) -> ClimptError:
         """A registry, or the file that names it, cannot be used."""
         return cls("Failed to load registry", path=path, details=details, hint=hint)
 
@@ -48,11 +43,6 @@ class ClimptError(AppError):
         error = cls.registry_unreadable(path, "File not found", hint)
         error.is_missing_registry = True
         return error
-
-    @classmethod
-    def execution_failed(cls, command: str, stderr: str, hint: Hint = None) -> ClimptError:
-        """A command exists but produced no prompt."""
-        return cls("Execution failed", command=command, stderr=stderr, hint=hint)
 
     @classmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> ClimptError:  # noqa: ARG003
@@ -72,7 +62,3 @@ class RenderError(Exception):
     def __init__(self, message: str, hint: Hint = None) -> None:
         super().__init__(message)
         self.hint = hint
-
-    def of(self, command: str) -> ClimptError:
-        """The error that the caller of a command gets."""
-        return ClimptError.execution_failed(command, str(self), self.hint)

@@ -6,6 +6,7 @@ import re
 
 from fleet_agentpack.climpt.errors import RenderError
 from fleet_agentpack.climpt.options import Options
+from fleet_agentpack.climpt.project_files import NAME, NAME_HINT
 
 _SHELL = re.compile(r"[;|&<>]")
 _FILE_PART = re.compile(r"\w[\w.-]{0,99}")
@@ -27,19 +28,24 @@ _HINTS = {
 
 def check(options: Options) -> None:
     """Refuse options that the original's parser refuses. Raises `RenderError`."""
-    paths = {"from": options.file, "destination": options.destination}
-    parts = {"edition": options.edition, "adaptation": options.adaptation}
-    variables = {f"uv-{name}": value for name, value in options.variables.items()}
-    for name, value in {**parts, **paths, **variables}.items():
-        if value and _SHELL.search(value):
+    given = {name: value for name, value in options.named().items() if value}
+    for name, value in given.items():
+        if _SHELL.search(value):
             raise _violation("shellInjection", name)
-    for name, value in parts.items():
-        if value and not _FILE_PART.fullmatch(value):
+    for name in ("edition", "adaptation"):
+        if name in given and not _FILE_PART.fullmatch(given[name]):
             raise _violation("fileName", name)
-    for name, value in paths.items():
+    for name in ("from", "destination"):
         for category, rule in _PATH_RULES.items():
-            if value and rule.match(value):
+            if name in given and rule.match(given[name]):
                 raise _violation(category, name)
+
+
+def check_names(*names: str) -> None:
+    """Refuse names that could be taken for a path or an option. Raises `RenderError`."""
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise RenderError(f"Invalid command name: {name!r}", NAME_HINT)
 
 
 def _violation(category: str, option: str) -> RenderError:

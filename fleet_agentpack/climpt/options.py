@@ -1,4 +1,4 @@
-"""The options of `execute`: an object, or the original's list of command line arguments."""
+"""What `execute` is asked for; its options are an object, or the original's list of arguments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet_agentpack.climpt.errors import ClimptError
+from fleet_agentpack.climpt.project_files import DEFAULT_AGENT
 from fleet_agentpack.kit.errors import Problem
 
 _FLAGS = {
@@ -50,20 +51,18 @@ class Options:
         else:
             pairs = [_wrong("", f"must be an object with any of {_KNOWN}")]
         problems = [pair for pair in pairs if isinstance(pair, Problem)]
-        values: dict[str, str] = {}
-        for pair in pairs:
-            if isinstance(pair, Problem):
-                continue
-            if pair[0] in values:
-                problems.append(_wrong(pair[0], "given twice"))
-            values[pair[0]] = pair[1]
+        fitting = [pair for pair in pairs if not isinstance(pair, Problem)]
+        names = [name for name, _ in fitting]
+        twice = [name for i, name in enumerate(names) if name in names[:i]]
+        problems += [_wrong(name, "given twice") for name in twice]
         if problems:
             raise ClimptError.invalid_arguments("execute", problems)
+        values = dict(fitting)
         variables = {k.removeprefix("uv-"): v for k, v in values.items() if k.startswith("uv-")}
         return cls(**{k: v for k, v in values.items() if k in _NAMES}, variables=variables)
 
-    def arguments(self) -> list[str]:
-        """The options as arguments of the original's command line; `stdin` is piped instead."""
+    def named(self) -> dict[str, str]:
+        """What was given, by the names of the original's command line; `stdin` is piped instead."""
         named = {
             "edition": self.edition,
             "adaptation": self.adaptation,
@@ -71,7 +70,32 @@ class Options:
             "destination": self.destination,
             **{f"uv-{name}": value for name, value in self.variables.items()},
         }
-        return [f"--{name}={value}" for name, value in named.items() if value is not None]
+        return {name: value for name, value in named.items() if value is not None}
+
+    def arguments(self) -> list[str]:
+        """The options as arguments of that command line."""
+        return [f"--{name}={value}" for name, value in self.named().items()]
+
+
+@dataclass(frozen=True)
+class PromptRequest:
+    """A command of an agent and the options for it."""
+
+    agent: str
+    c1: str
+    c2: str
+    c3: str
+    options: Options
+
+    @property
+    def profile(self) -> str:
+        """The name of the configuration that the command is rendered with."""
+        return self.c1 if self.agent == DEFAULT_AGENT else f"{self.agent}-{self.c1}"
+
+    @property
+    def command(self) -> str:
+        """The command as errors name it."""
+        return f"{self.agent}-{self.c1} {self.c2} {self.c3}"
 
 
 Pair = tuple[str, str]

@@ -7,17 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.climpt import patterns
+from fleet_agentpack.climpt import patterns, project_files
 from fleet_agentpack.climpt.errors import RenderError
-from fleet_agentpack.climpt.project_files import (
-    CONFIG_FOLDER,
-    NAME,
-    NAME_HINT,
-    ProjectFiles,
-    UnusableFileError,
-    below,
-    read,
-)
 from fleet_agentpack.kit import yaml12
 
 
@@ -30,11 +21,11 @@ class Profile:
     values: Mapping[str, object]
 
     @classmethod
-    def load(cls, files: ProjectFiles, name: str) -> Profile:
+    def load(cls, files: project_files.ProjectFiles, name: str) -> Profile:
         """The profile of that name. Raises `RenderError`."""
-        if not NAME.fullmatch(name):
-            raise RenderError(f"Invalid profile name: {name!r}", NAME_HINT)
-        app, user = f"{CONFIG_FOLDER}/{name}-app.yml", f"{CONFIG_FOLDER}/{name}-user.yml"
+        if not project_files.NAME.fullmatch(name):
+            raise RenderError(f"Invalid profile name: {name!r}", project_files.NAME_HINT)
+        app, user = (f"{project_files.CONFIG_FOLDER}/{name}-{by}.yml" for by in ("app", "user"))
         for root in files.roots():
             values = _load(root, app)
             if values is not None:
@@ -93,7 +84,7 @@ class Profile:
         if keys != ("working_dir",) and Path(text).is_absolute():
             raise RenderError(f"{self._place(keys)} must be a relative path")
         with refused_as(f"{self._place(keys)}:"):
-            return below(root, text)
+            return project_files.below(root, text)
 
     def _text(self, *keys: str) -> str | None:
         found: object = self.values
@@ -112,13 +103,13 @@ def refused_as(name: str) -> Iterator[None]:
     """Say what a file or a path is for when it cannot be used."""
     try:
         yield
-    except (UnusableFileError, yaml12.YamlError) as error:
+    except (project_files.UnusableFileError, yaml12.YamlError) as error:
         raise RenderError(f"{name} {error}") from error
 
 
 def _load(root: Path, path: str) -> Mapping[str, object] | None:
     with refused_as(f"{path}:"):
-        text = read(root, path)
+        text = project_files.read(root, path)
         values = None if text is None else yaml12.load(text)
     if text is not None and values is None:
         return {}

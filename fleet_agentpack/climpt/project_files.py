@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,24 +57,10 @@ class ProjectFiles:
         """The project first, then the home."""
         return list(dict.fromkeys([self._project(), self._home]))
 
-    def find(self, path: str) -> FoundFile | None:
-        """The first of the roots' files of that path; an absolute path stands for itself.
-
-        Raises `UnusableFileError` for one that leads out of its root or cannot be read.
-        """
-        for root in self.roots():
-            text = read(root, path)
-            if text is not None:
-                return FoundFile(self._shown(root, path), text)
-        return None
-
     def registry(self, agent: str) -> FoundFile:
         """The registry file of an agent. Raises `ClimptError` when there is none."""
         path = self._registered().get(agent) or f"{FOLDER}/{agent}/registry.json"
-        try:
-            found = self.find(path)
-        except UnusableFileError as error:
-            raise ClimptError.registry_unreadable(path, str(error), CORRECT_FILE) from error
+        found = self._find(path)
         if found is None:
             hint = _INIT_HINT if agent == DEFAULT_AGENT else self._agents_hint(path)
             raise ClimptError.registry_missing(path, hint)
@@ -81,13 +68,18 @@ class ProjectFiles:
 
     def _registered(self) -> dict[str, str]:
         """The registries that registry_config.json names, read anew each time."""
-        try:
-            found = self.find(REGISTRY_CONFIG)
+        found = self._find(REGISTRY_CONFIG)
+        with registry_errors(REGISTRY_CONFIG):
             return _registries(found.text) if found else {}
-        except UnusableFileError as error:
-            raise ClimptError.registry_unreadable(
-                REGISTRY_CONFIG, str(error), CORRECT_FILE
-            ) from error
+
+    def _find(self, path: str) -> FoundFile | None:
+        """The first of the roots' files of that path; an absolute path stands for itself."""
+        for root in self.roots():
+            with registry_errors(path):
+                text = read(root, path)
+            if text is not None:
+                return FoundFile(self._shown(root, path), text)
+        return None
 
     def _agents_hint(self, path: str) -> str:
         known = ", ".join(dict.fromkeys([DEFAULT_AGENT, *self._registered()]))
@@ -95,13 +87,22 @@ class ProjectFiles:
 
     def _project(self) -> Path:
         """The nearest folder with climpt's files, looking no higher than the repository's root."""
-        for folder in _up_to_repository(self._cwd):
-            if folder != self._home and (folder / FOLDER).is_dir():
-                return folder
-        return self._cwd
+        lineage = [self._cwd, *self._cwd.parents]
+        top = next((i for i, place in enumerate(lineage) if (place / ".git").exists()), 0)
+        nearest_first = (place for place in lineage[: top + 1] if place != self._home)
+        return next((place for place in nearest_first if (place / FOLDER).is_dir()), self._cwd)
 
     def _shown(self, root: Path, path: str) -> str:
         return f"~/{path}" if root == self._home != self._project() else path
+
+
+@contextmanager
+def registry_errors(path: str) -> Iterator[None]:
+    """Let what is wrong with a registry's file leave the block as the contract's error."""
+    try:
+        yield
+    except UnusableFileError as error:
+        raise ClimptError.registry_unreadable(path, str(error), CORRECT_FILE) from error
 
 
 def read(root: Path, path: str) -> str | None:
@@ -143,9 +144,3 @@ def _registries(text: str) -> dict[str, str]:
     if not isinstance(registries, dict):
         raise UnusableFileError("registries must be an object of agents and paths")
     return {agent: path for agent, path in registries.items() if path and isinstance(path, str)}
-
-
-def _up_to_repository(folder: Path) -> Iterator[Path]:
-    lineage = [folder, *folder.parents]
-    top = next((i for i, place in enumerate(lineage) if (place / ".git").exists()), 0)
-    yield from lineage[: top + 1]

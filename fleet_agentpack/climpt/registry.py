@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from fleet_agentpack.climpt.results import CommandOptions
-from fleet_agentpack.kit.results import UNKNOWN, Maybe
+from fleet_agentpack.climpt.project_files import UnusableFileError
+from fleet_agentpack.climpt.results import CommandOptions, NamedCommand
+from fleet_agentpack.kit.results import UNKNOWN
 
 T = TypeVar("T")
 NO_OPTIONS = CommandOptions()
 
 
-class RegistryFormatError(ValueError):
+class RegistryFormatError(UnusableFileError):
     """Text that is not a registry; says what is wrong and where."""
 
 
 @dataclass(frozen=True)
-class Command:
+class Command(NamedCommand):
     """One record of the registry."""
 
-    c1: str
-    c2: str
-    c3: str
-    description: str = ""
     usage: str | None = None
     options: CommandOptions = NO_OPTIONS
     variables: Mapping[str, str] = field(default_factory=dict)  # uv name → what it is for
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """What addresses the command."""
-        return self.c1, self.c2, self.c3
-
-    @property
     def text(self) -> str:
         """What search looks at."""
-        return " ".join([*self.key, self.description])
+        return f"{self.name} {self.description}"
 
 
 def parse(text: str) -> tuple[Command, ...]:
@@ -60,28 +52,16 @@ def parse(text: str) -> tuple[Command, ...]:
 
 def merged(variants: Sequence[Command]) -> Command:
     """The first of several records for one command, with the options of all of them."""
-    options = [variant.options for variant in variants]
+    options = {}
+    for name, (_, combine) in _OPTIONS.items():
+        given = [getattr(variant.options, name) for variant in variants]
+        if known := [value for value in given if value is not UNKNOWN]:
+            options[name] = combine(known)
     return replace(
         variants[0],
-        options=CommandOptions(
-            edition=_union(each.edition for each in options),
-            adaptation=_union(each.adaptation for each in options),
-            file=_either(each.file for each in options),
-            stdin=_either(each.stdin for each in options),
-            destination=_either(each.destination for each in options),
-        ),
+        options=CommandOptions(**options),
         variables={name: text for v in reversed(variants) for name, text in v.variables.items()},
     )
-
-
-def _union(given: Iterable[Maybe[tuple[str, ...]]]) -> Maybe[tuple[str, ...]]:
-    known = [values for values in given if values is not UNKNOWN]
-    return tuple(dict.fromkeys(chain.from_iterable(known))) if known else UNKNOWN
-
-
-def _either(given: Iterable[Maybe[bool]]) -> Maybe[bool]:
-    known = [flag for flag in given if flag is not UNKNOWN]
-    return any(known) if known else UNKNOWN
 
 
 def _member(data: object, key: str, kind: type[T], place: str) -> T:
@@ -116,24 +96,31 @@ def _command(record: object, place: str) -> Command:
         c3=_name(record, "c3", place),
         description=description or "",
         usage=usage if isinstance(usage, str) and usage else None,
-        options=_options(options),
+        options=CommandOptions(
+            **{name: read(options[name]) for name, (read, _) in _OPTIONS.items() if name in options}
+        ),
         variables={**_variables(options.get("uv")), **_variables(record.get("uv"))},
     )
 
 
-def _options(given: Mapping[object, object]) -> CommandOptions:
-    return CommandOptions(
-        edition=_texts(given["edition"]) if "edition" in given else UNKNOWN,
-        adaptation=_texts(given["adaptation"]) if "adaptation" in given else UNKNOWN,
-        file=given["file"] is True if "file" in given else UNKNOWN,
-        stdin=given["stdin"] is True if "stdin" in given else UNKNOWN,
-        destination=given["destination"] is True if "destination" in given else UNKNOWN,
-    )
+def _is_true(value: object) -> bool:
+    return value is True
 
 
 def _texts(value: object) -> tuple[str, ...]:
     items = value if isinstance(value, list) else [value]
     return tuple(item for item in items if isinstance(item, str))
+
+
+def _union(texts: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(texts)))
+
+
+# Option → how its value is read, and how the values of several records become one.
+_OPTIONS: Mapping[str, tuple[Callable[[object], Any], Callable[[Iterable[Any]], Any]]] = {
+    **dict.fromkeys(("edition", "adaptation"), (_texts, _union)),
+    **dict.fromkeys(("file", "stdin", "destination"), (_is_true, any)),
+}
 
 
 def _variables(value: object) -> dict[str, str]:

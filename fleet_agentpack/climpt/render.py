@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from fleet_agentpack.climpt import option_rules
 from fleet_agentpack.climpt.errors import RenderError
-from fleet_agentpack.climpt.options import Options
+from fleet_agentpack.climpt.options import Options, PromptRequest
 from fleet_agentpack.climpt.profile import Profile, refused_as
-from fleet_agentpack.climpt.project_files import NAME, NAME_HINT, ProjectFiles, below, read
-from fleet_agentpack.climpt.prompt_request import PromptRequest
+from fleet_agentpack.climpt.project_files import ProjectFiles, below, read
 from fleet_agentpack.kit import frontmatter
 
 _NAME = r"\s*(uv-[A-Za-z0-9_-]+|[A-Za-z_][A-Za-z0-9_]*)\s*"
 _PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\$\{{{_NAME}\}}|\{{{_NAME}\}}")
 
 
-class Renderer:
-    """Renders prompts from the files below the project or the home."""
-
-    def __init__(self, files: ProjectFiles) -> None:
-        self._files = files
-
-    async def __call__(self, request: PromptRequest) -> str:
-        """The prompt of a command. Raises `ClimptError`."""
-        try:
-            return await asyncio.to_thread(self.render, request)
-        except RenderError as error:
-            raise error.of(request.command) from error
-
-    def render(self, request: PromptRequest) -> str:
-        """The prompt of a command. Raises `RenderError`."""
-        option_rules.check(request.options)
-        for name in (request.c2, request.c3):
-            if not NAME.fullmatch(name):
-                raise RenderError(f"Invalid command name: {name!r}", NAME_HINT)
-        profile = Profile.load(self._files, request.profile)
-        profile.check_names(request.c2, request.c3)
-        folder, template = _template(profile, request)
-        return fill(template, _variables(profile, request, folder))
+def render(files: ProjectFiles, request: PromptRequest) -> str:
+    """The prompt of a command, from the project's files or the home's. Raises `RenderError`."""
+    option_rules.check(request.options)
+    option_rules.check_names(request.c2, request.c3)
+    profile = Profile.load(files, request.profile)
+    profile.check_names(request.c2, request.c3)
+    folder, template = _template(profile, request)
+    return fill(template, _variables(profile, request, folder))
 
 
 def fill(template: str, variables: Mapping[str, str]) -> str:

@@ -8,13 +8,29 @@ from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
 @dataclass(frozen=True)
-class Match:
-    """A command that search found."""
+class NamedCommand:
+    """What addresses a command, and what it is for."""
 
     c1: str
     c2: str
     c3: str
     description: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The three names."""
+        return self.c1, self.c2, self.c3
+
+    @property
+    def name(self) -> str:
+        """The three names as people write them."""
+        return " ".join(self.key)
+
+
+@dataclass(frozen=True)
+class Match(NamedCommand):
+    """A command that search found."""
+
     score: float
 
 
@@ -30,13 +46,9 @@ class CommandOptions:
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(NamedCommand):
     """One command with its usage and options."""
 
-    c1: str
-    c2: str
-    c3: str
-    description: str
     usage: Maybe[str] = UNKNOWN
     options: Maybe[CommandOptions] = UNKNOWN
 

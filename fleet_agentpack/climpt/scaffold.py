@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from fleet_agentpack.climpt.errors import ClimptError
@@ -20,7 +17,7 @@ def init(project: Path) -> Initialised:
 
     Raises `ClimptError`, with nothing written, when the project has a registry of its own.
     """
-    example = {f"{FOLDER}/climpt/{name}": content for name, content in _example()}
+    example = _example()
     targets = {name: _target(project, name) for name in example}
     registry = targets[REGISTRY]
     if registry.exists() and _content(registry) != example[REGISTRY]:
@@ -58,15 +55,8 @@ def _write(target: Path, name: str, content: bytes) -> None:
         raise ClimptError("Cannot initialise", details=f"{name}: {reason}") from error
 
 
-def _example() -> list[tuple[str, bytes]]:
-    """The example's files by their path, in order."""
-    root = files("fleet_agentpack.climpt") / "example"
-    return sorted((name, file.read_bytes()) for name, file in _files(root, ""))
-
-
-def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, Traversable]]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _files(entry, f"{prefix}{entry.name}/")
-        else:
-            yield f"{prefix}{entry.name}", entry
+def _example() -> dict[str, bytes]:
+    """The example's files by their path in a project, in order."""
+    root = Path(__file__).with_name("example")
+    names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    return {f"{FOLDER}/climpt/{name}": (root / name).read_bytes() for name in names}

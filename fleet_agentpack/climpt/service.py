@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from fleet_agentpack.climpt.command_index import CommandIndex
-from fleet_agentpack.climpt.deno_cli import DenoCli
-from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.climpt.options import Options
-from fleet_agentpack.climpt.project_files import CORRECT_FILE, DEFAULT_AGENT, NAME, ProjectFiles
-from fleet_agentpack.climpt.prompt_request import PromptRequest
-from fleet_agentpack.climpt.registry import NO_OPTIONS, Command, RegistryFormatError, parse
-from fleet_agentpack.climpt.render import Renderer
+from fleet_agentpack.climpt.deno_cli import run_deno
+from fleet_agentpack.climpt.errors import ClimptError, RenderError
+from fleet_agentpack.climpt.options import Options, PromptRequest
+from fleet_agentpack.climpt.project_files import DEFAULT_AGENT, NAME, ProjectFiles, registry_errors
+from fleet_agentpack.climpt.registry import NO_OPTIONS, Command, parse
+from fleet_agentpack.climpt.render import render
 from fleet_agentpack.climpt.results import Description, Match, Reloaded
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.errors import Problem
@@ -48,9 +48,13 @@ class ClimptService:
     async def execute(self, agent: str, c1: str, c2: str, c3: str, options: Any = ()) -> str:
         """The instruction prompt of a command. Raises `ClimptError`."""
         _require("execute", agent=agent, c1=c1, c2=c2, c3=c3)
-        given = Options.of(options)
+        request = PromptRequest(agent, c1, c2, c3, Options.of(options))
         await asyncio.to_thread(self._command, "execute", agent, c1, c2, c3)
-        return await self._execute(PromptRequest(agent, c1, c2, c3, given))
+        try:
+            return await self._execute(request)
+        except RenderError as error:
+            told = {"command": request.command, "stderr": str(error)}
+            raise ClimptError("Execution failed", **told, hint=error.hint) from error
 
     def reload(self, agent: str = DEFAULT_AGENT) -> Reloaded:
         """Read an agent's registry again; a broken one leaves the last good one in use.
@@ -73,7 +77,7 @@ class ClimptService:
         if command is None:
             near = "; ".join(index.similar(c1, c2, c3))
             hint = f"near: {near}" if near else SEARCH
-            raise ClimptError.command_not_found(c1, c2, c3, hint)
+            raise ClimptError("Command not found", c1=c1, c2=c2, c3=c3, hint=hint)
         return command
 
     def _index(self, tool: str, agent: str) -> CommandIndex:
@@ -86,11 +90,8 @@ class ClimptService:
 
     def _load(self, agent: str) -> CommandIndex:
         file = self._files.registry(agent)
-        try:
-            index = CommandIndex(parse(file.text))
-        except RegistryFormatError as error:
-            raise ClimptError.registry_unreadable(file.shown, str(error), CORRECT_FILE) from error
-        self._indexes[agent] = index
+        with registry_errors(file.shown):
+            index = self._indexes[agent] = CommandIndex(parse(file.text))
         return index
 
 
@@ -127,7 +128,7 @@ def _usage(command: Command) -> str:
         if f"uv-{name}" not in usage
     ]
     if missing and not usage:
-        usage = " ".join(command.key)
+        usage = command.name
     return " ".join(filter(None, [usage, *missing]))
 
 
@@ -136,7 +137,7 @@ def open_climpt(settings: Settings) -> ClimptService:
     files = ProjectFiles(settings.cwd, settings.home)
     execute = settings.table("climpt").get("execute", "render")
     if execute == "render":
-        return ClimptService(files, Renderer(files))
+        return ClimptService(files, lambda request: asyncio.to_thread(render, files, request))
     if execute == "cli":
-        return ClimptService(files, DenoCli(files, settings.environ))
+        return ClimptService(files, partial(run_deno, files, settings.environ))
     raise ClimptError("Invalid configuration", details='[climpt] execute must be "render" or "cli"')

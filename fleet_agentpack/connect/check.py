@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import tempfile
 import time
 from collections.abc import Mapping
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from fleet_agentpack.connect.client import Entry
+from fleet_agentpack.kit.process import kill_group
 from fleet_agentpack.kit.shapes import convert
 from fleet_agentpack.version import __version__
 
@@ -162,11 +161,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         async with asyncio.timeout(ENDS_WITHIN_S):
             await process.wait()
     except TimeoutError:
-        with suppress(ProcessLookupError):
-            if os.name == "nt":  # pragma: no cover - no process groups there
-                process.kill()
-            else:
-                os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process.pid)
         await process.wait()
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from fleet_agentpack.kit.keyed_edit import jsonc
+
 Scope = Literal["user", "project"]
 
 
@@ -44,11 +46,10 @@ class Entry:
         """The entry that a configuration file holds, unless it is of another kind."""
         if not isinstance(value, Mapping) or "url" in value or "httpUrl" in value:
             return None
-        command, args, env = value.get("command"), value.get("args", []), value.get("env") or {}
-        fits = isinstance(command, str) and isinstance(args, list) and isinstance(env, Mapping)
-        if not fits:
-            return None
-        return cls(str(command), tuple(map(str, args)), {k: str(v) for k, v in env.items()})
+        match value.get("command"), value.get("args", []), value.get("env") or {}:
+            case str(command), list(args), Mapping() as env:
+                return cls(command, tuple(map(str, args)), {k: str(v) for k, v in env.items()})
+        return None
 
 
 @dataclass(frozen=True)
@@ -90,24 +91,19 @@ class Machine:
 
 @dataclass(frozen=True)
 class OwnCommand:
-    """The words after a client's program; `*` stands for the server's command and arguments."""
+    """The words after a client's program; a last `*` stands for the server's command line."""
 
     words: tuple[str, ...]
     scopes: tuple[Scope, ...] = ("user", "project")
 
     def filled(self, name: str, scope: Scope, entry: Entry | None) -> list[str]:
         """The words for one server."""
-        server = entry.words if entry else []
-        described = {"name": name, "command": server[:1] and server[0], "args": server[1:]}
-        return [
-            word
-            for template in self.words
-            for word in (
-                server
-                if template == "*"
-                else [template.format(name=name, scope=scope, json=json.dumps(described))]
-            )
-        ]
+        values = {"name": name, "scope": scope}
+        if entry:
+            described = {"name": name, "command": entry.command, "args": entry.args}
+            values["json"] = json.dumps(described)
+        words = [word.format(**values) for word in self.words]
+        return [*words[:-1], *entry.words] if entry and words[-1] == "*" else words
 
 
 @dataclass(frozen=True)
@@ -116,9 +112,9 @@ class Client:
 
     name: str
     title: str
-    format: Format
-    table: str  # the key that holds the servers
     files: Mapping[Scope, str]  # templates for `Machine.path`
+    format: Format = jsonc
+    table: str = "mcpServers"  # the key that holds the servers
     fields: Mapping[str, str] = field(default_factory=dict)  # what an entry has besides
     program: str | None = None
     add: OwnCommand | None = None

@@ -57,7 +57,7 @@ def connect(console: Console) -> None:
         _remove(connection, console)
         return
     only = _domains(options, settings, connection.client)
-    entry = _entry(only, settings)
+    entry = _entry(only, settings, connection.machine)
     console.show(*_show_choice(connection.client, only, settings))
     if options.print:
         console.show(*_show_instructions(connection, entry, console.paint))
@@ -93,11 +93,8 @@ def _connection(options: argparse.Namespace, settings: Settings) -> Connection:
         raise ConnectError(
             f"{client.title} has no {options.scope} scope; leave --scope {options.scope} out"
         )
-    return Connection(client, options.scope, options.name, _machine(settings))
-
-
-def _machine(settings: Settings) -> Machine:
-    return Machine(settings.home, settings.cwd, settings.environ)
+    machine = Machine(settings.home, settings.cwd, settings.environ)
+    return Connection(client, options.scope, options.name, machine)
 
 
 def _with_server_options(options: argparse.Namespace, settings: Settings) -> Settings:
@@ -120,21 +117,20 @@ def _domains(options: argparse.Namespace, settings: Settings, client: Client) ->
     return fitting(chosen, client.tool_limit) or settings.only
 
 
-def _entry(only: tuple[str, ...], settings: Settings) -> Entry:
-    words = launch_words(_running(settings))
+def _entry(only: tuple[str, ...], settings: Settings, machine: Machine) -> Entry:
+    words = launch_words(_running(machine))
     words += ["--only", ",".join(only)] if only else []
     words += ["--read-only"] if settings.read_only else []
     return Entry(words[0], tuple(words[1:]))
 
 
-def _running(settings: Settings) -> Running:
+def _running(machine: Machine) -> Running:
     try:
         origin = metadata.distribution(PROGRAM).read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         origin = None
     package = Path(__file__).resolve().parent.parent.parent
-    uvx = _machine(settings).program("uvx")
-    return Running(sys.argv[0], sys.executable, package, origin, uvx)
+    return Running(sys.argv[0], sys.executable, package, origin, machine.program("uvx"))
 
 
 def _carry_out(connection: Connection, change: Change, console: Console) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -49,13 +49,24 @@ class ConfigFile:
             found = found.get(key) if isinstance(found, Mapping) else None
         return found
 
-    def with_entry(self, keys: Sequence[str], value: Mapping[str, object]) -> str:
-        """The text with the entry set. Raises `ConnectError` if anything else would change."""
-        return self._checked(keys, lambda: self.format.put(self.text, keys, value))
+    def with_entry(self, keys: Sequence[str], value: Mapping[str, object] | None) -> str:
+        """The text with the entry set, or without it if the value is None.
 
-    def without_entry(self, keys: Sequence[str]) -> str:
-        """The text without the entry. Raises `ConnectError` if anything else would change."""
-        return self._checked(keys, lambda: self.format.drop(self.text, keys))
+        Raises `ConnectError` if anything else would change.
+        """
+        edit, text = self.format, self.text
+        try:
+            edited = edit.drop(text, keys) if value is None else edit.put(text, keys, value)
+            before, after = (_others(self.format, each, keys) for each in (text, edited))
+            # As text, since a TOML nan does not equal itself; this compares order and types too.
+            if repr(before) != repr(after):
+                raise FormatError("other settings would change with it")
+        except FormatError as error:
+            raise ConnectError(
+                f"{self.path} cannot be edited safely: {error}",
+                "It was left as it is. Edit it by hand (--print shows the entry).",
+            ) from error
+        return edited
 
     def save(self, text: str, *, over: ConfigFile | None = None) -> Path | None:
         """Replace the file in one step; returns the backup of what was read.
@@ -76,23 +87,6 @@ class ConfigFile:
     def keeps(self, earlier: ConfigFile, keys: Sequence[str]) -> bool:
         """Whether every setting but the entry is still as it was; new ones may have come."""
         return _contains(self.format.parse(self.text), _others(self.format, earlier.text, keys))
-
-    def _checked(self, keys: Sequence[str], edit: Callable[[], str]) -> str:
-        try:
-            edited = edit()
-            before, after = (_others(self.format, text, keys) for text in (self.text, edited))
-        except FormatError as error:
-            raise self._uneditable(str(error)) from error
-        # As text, since a TOML nan does not equal itself; this compares order and types as well.
-        if repr(before) != repr(after):
-            raise self._uneditable("other settings would change with it")
-        return edited
-
-    def _uneditable(self, reason: str) -> ConnectError:
-        return ConnectError(
-            f"{self.path} cannot be edited safely: {reason}",
-            "It was left as it is. Edit it by hand (--print shows the entry).",
-        )
 
     @staticmethod
     def _back_up(target: Path, content: bytes) -> Path:

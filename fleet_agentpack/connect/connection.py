@@ -39,7 +39,6 @@ class Change:
 class Outcome:
     """How a change was made."""
 
-    by_own_command: bool
     backup: Path | None = None
     lossy_command: bool = False  # the own command did not keep the rest of the file
 
@@ -110,7 +109,7 @@ class Connection:
                 "Pass --name with the name under which fleet-agentpack was connected.",
             )
         own = self._installed(self.own_command(self.client.remove, None))
-        return Change("remove", file, _table(before), None, file.without_entry(self.keys), own)
+        return Change("remove", file, _table(before), None, file.with_entry(self.keys, None), own)
 
     def apply(self, change: Change) -> Outcome:
         """Carry a change out, by the client's own command where there is one.
@@ -118,15 +117,14 @@ class Connection:
         If that command does not keep every other line of the file, our own merge replaces it.
         """
         if not change.own:
-            return Outcome(by_own_command=False, backup=change.file.save(change.text))
+            return Outcome(change.file.save(change.text))
         self._run(change.own)
         now = self._settled(change)
         if self._as_wanted(change, now):
-            return Outcome(by_own_command=True)
+            return Outcome()
         if self.scope in self.client.rewrites:  # what was read before may be out of date by now
             raise self._own_command_failed("it reported success, but the entry is not there")
-        backup = change.file.save(change.text, over=now)
-        return Outcome(by_own_command=False, backup=backup, lossy_command=True)
+        return Outcome(change.file.save(change.text, over=now), lossy_command=True)
 
     def _installed(self, own: list[str] | None) -> list[str] | None:
         program = self.machine.program(own[0]) if own else None

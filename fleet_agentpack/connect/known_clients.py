@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleet_agentpack.connect.client import Client, OwnCommand
-from fleet_agentpack.kit.keyed_edit import jsonc, toml
+from fleet_agentpack.kit.keyed_edit import toml
 
 _KNOWN = (
     Client(
         name="claude",
         title="Claude Code",
-        format=jsonc,
-        table="mcpServers",
         files={"user": "{claude}/.claude.json", "project": "{project}/.mcp.json"},
         fields={"type": "stdio"},
         program="claude",
@@ -35,8 +33,6 @@ _KNOWN = (
     Client(
         name="gemini",
         title="Gemini CLI",
-        format=jsonc,
-        table="mcpServers",
         files={
             "user": "{gemini}/.gemini/settings.json",
             "project": "{project}/.gemini/settings.json",
@@ -50,8 +46,6 @@ _KNOWN = (
     Client(
         name="cursor",
         title="Cursor",
-        format=jsonc,
-        table="mcpServers",
         files={"user": "{home}/.cursor/mcp.json", "project": "{project}/.cursor/mcp.json"},
         tool_limit=40,
         then="Open Cursor's settings, MCP, and switch the server on.",
@@ -59,7 +53,6 @@ _KNOWN = (
     Client(
         name="vscode",
         title="VS Code",
-        format=jsonc,
         table="servers",
         files={"user": "{app}/Code/User/mcp.json", "project": "{project}/.vscode/mcp.json"},
         fields={"type": "stdio"},
@@ -70,8 +63,6 @@ _KNOWN = (
     Client(
         name="claude-desktop",
         title="Claude Desktop",
-        format=jsonc,
-        table="mcpServers",
         files={"user": "{app}/Claude/claude_desktop_config.json"},
         then="Quit Claude Desktop and start it again.",
     ),

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 SHOWN = 6
+
+Readable = Callable[[Any], Iterable[str]]
+
+
+def listed(key: str, line: str) -> Readable:
+    """A line for each item of a list in the answer."""
+    return lambda answer: [line.format_map(item) for item in answer[key]]
+
+
+projects = listed("projects", "{name}: {description}")
+agents = listed("agents", "{name:<6} {status}")
+tasks = listed("tasks", "{status:<9} {summary}")
+tools = listed("results", "{name}@{version}: {description}")
+definitions = listed("agents", "{name}@{version}: {description}")
+commands = listed("results", "{score:.2f} {c1} {c2} {c3}: {description}")
 
 
 def changes(envelope: Any) -> Iterable[str]:
@@ -46,11 +61,6 @@ def rolled_back(envelope: Any) -> Iterable[str]:
     yield f"rolled back to {envelope['data']['rolled_back_to']}"
 
 
-def projects(answer: Any) -> Iterable[str]:
-    """Names and descriptions."""
-    return [f"{row['name']}: {row['description']}" for row in answer["projects"]]
-
-
 def agent(answer: Any) -> Iterable[str]:
     """One agent in a line."""
     found = answer["agent"]
@@ -60,21 +70,6 @@ def agent(answer: Any) -> Iterable[str]:
 def message(answer: Any) -> Iterable[str]:
     """What the tool said."""
     yield answer["message"]
-
-
-def agents(answer: Any) -> Iterable[str]:
-    """A line for each agent."""
-    return [f"{row['name']:<6} {row['status']}" for row in answer["agents"]]
-
-
-def tasks(answer: Any) -> Iterable[str]:
-    """A line for each task."""
-    return [f"{row['status']:<9} {row['summary']}" for row in answer["tasks"]]
-
-
-def tools(answer: Any) -> Iterable[str]:
-    """Names and descriptions of registry tools."""
-    return [f"{row['name']}@{row['version']}: {row['description']}" for row in answer["results"]]
 
 
 def documentation(answer: Any) -> Iterable[str]:
@@ -90,24 +85,12 @@ def columns(answer: Any) -> Iterable[str]:
         yield f"{row['name']:<8} {row['type']:<7} {known}"
 
 
-def definitions(answer: Any) -> Iterable[str]:
-    """Names, versions and descriptions of agents."""
-    for row in answer["agents"]:
-        yield f"{row['name']}@{row['version']}: {row['description']}"
-
-
 def verdict(answer: Any) -> Iterable[str]:
     """How a validation went."""
     errors, warnings = len(answer["errors"]), len(answer["warnings"])
     yield f"{'valid' if answer['valid'] else 'not valid'}, {errors} errors, {warnings} warnings"
     for row in answer["warnings"]:
         yield f"• {row['message']}"
-
-
-def ranked(answer: Any) -> Iterable[str]:
-    """Commands by score."""
-    for row in answer["results"]:
-        yield f"{row['score']:.2f} {row['c1']} {row['c2']} {row['c3']}: {row['description']}"
 
 
 def prompt(text: Any) -> Iterable[str]:

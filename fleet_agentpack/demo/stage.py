@@ -8,12 +8,13 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.command import Console
+from fleet_agentpack.demo.readable import Readable
 from fleet_agentpack.kit import process
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 PRODUCT = (sys.executable, "-m", "fleet_agentpack")
 WIDTH = 96
 INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TERM", "SYSTEMROOT", "PYTHONPATH")
-
-Readable = Callable[[Any], Iterable[str]]
 
 
 class StoryError(Exception):
@@ -55,9 +54,10 @@ class Stage:
         """Print a remark of the narrator."""
         self._console.show(self._paint(f"  {text}", "dim"))
 
-    def shell(self, *words: str) -> None:
+    def shell(self, line: str) -> None:
         """Run one of the product's own commands, as a person would."""
-        self._console.show((self._paint("  $", "green"), f"fleet-agentpack {shlex.join(words)}"))
+        self._console.show((self._paint("  $", "green"), f"fleet-agentpack {line}"))
+        words = shlex.split(line)
         done = process.run(
             [*PRODUCT, *words], cwd=self.project, env=environment(self.home), timeout_s=60
         )
@@ -67,7 +67,8 @@ class Stage:
     async def call(self, tool: str, show: Readable, /, **arguments: Any) -> Any:
         """Call a tool, print the call and what it answered; returns the structured answer."""
         called = (self._paint("  →", "yellow"), self._paint(tool, "bold"))
-        self._console.show((*called, _inline(arguments)) if arguments else called)
+        given = (_fitting(json.dumps(arguments, ensure_ascii=False)),) if arguments else ()
+        self._console.show((*called, *given))
         self.calls += 1
         begun = time.monotonic()
         answer = await self.ask(tool, **arguments)
@@ -193,17 +194,9 @@ def _furnish(home: Path) -> None:
         return  # without git the agents work on plain copies
 
 
-def _inline(arguments: Mapping[str, Any]) -> str:
-    return _fitting(json.dumps(arguments, ensure_ascii=False))
-
-
 def _fitting(text: str) -> str:
     return text if len(text) <= WIDTH else text[: WIDTH - 1].rstrip() + "…"
 
 
 def _style(line: str) -> tuple[str, ...]:
-    if line.startswith("+") and not line.startswith("+++"):
-        return ("green",)
-    if line.startswith("-") and not line.startswith("---"):
-        return ("red",)
-    return ()
+    return ("green",) if line.startswith("+ ") else ()

@@ -65,14 +65,9 @@ async def enact(stage: Stage) -> None:
 
 async def forge(stage: Stage) -> None:
     """List and validate definitions."""
-    stage.shell("forge", "init")
-    stage.shell(
-        "forge",
-        "agent-create",
-        "release-notes",
-        "--description",
-        "Writes release notes from commits",
-    )
+    stage.shell("forge init")
+    description = "Writes release notes from commits"
+    stage.shell(f"forge agent-create release-notes --description '{description}'")
     await stage.call("fractary_forge_agent_list", readable.definitions)
     await stage.call(
         "fractary_forge_agent_validate", readable.verdict, name="release-notes", strict=True
@@ -82,8 +77,8 @@ async def forge(stage: Stage) -> None:
 
 async def climpt(stage: Stage) -> None:
     """Find and render a prompt."""
-    stage.shell("climpt", "init")
-    found = await stage.call("search", readable.ranked, query="group changes and commit")
+    stage.shell("climpt init")
+    found = await stage.call("search", readable.commands, query="group changes and commit")
     best = found["results"][0]
     address = {key: best[key] for key in ("c1", "c2", "c3")}
     await stage.call("describe", readable.usage, **address)

@@ -8,23 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fleet_agentpack.deploy import lockfile
-from fleet_agentpack.deploy.batch import Batch, Kept, Step
+from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.compare import Change, Plan
 from fleet_agentpack.deploy.disk import find
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.model import Blob, Root, owner, path_key, safe_name
+from fleet_agentpack.deploy.model import Blob, Root, copy_name, owner
 from fleet_agentpack.deploy.recorded import manifest_bytes
-from fleet_agentpack.deploy.results import DeployData, PlanData, Reason
-from fleet_agentpack.deploy.snapshots import (
-    ManagedFile,
-    Snapshot,
-    SnapshotChange,
-    SnapshotStore,
-    now_text,
-)
+from fleet_agentpack.deploy.results import PlanData
+from fleet_agentpack.deploy.snapshots import ManagedFile, Snapshot, SnapshotStore, now_text
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.workspace import Workspace
-from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 SAMPLES = 20
 
@@ -45,25 +38,15 @@ class Proposal:
             records[root].usable for root in self.survey.desired.holding
         )
 
-    def plan_data(self) -> PlanData:
+    @property
+    def data(self) -> PlanData:
         """The answer to plan and diff."""
         return PlanData(
-            [change.row for change in self.plan.changes],
-            self.workspace.request.profile,
-            self.plan.summary,
-            self.workspace.targets,
+            changes=[change.row for change in self.plan.changes],
+            profile=self.workspace.request.profile,
+            summary=self.plan.summary,
+            targets=self.workspace.targets,
         )
-
-    def deploy_data(
-        self,
-        *,
-        applied: bool = False,
-        reason: Maybe[Reason] = UNKNOWN,
-        snapshot_id: Maybe[str] = UNKNOWN,
-    ) -> DeployData:
-        """The answer to deploy."""
-        planned = vars(self.plan_data())
-        return DeployData(applied=applied, reason=reason, snapshot_id=snapshot_id, **planned)
 
 
 def refuse_adoption(plan: Plan) -> None:
@@ -86,8 +69,7 @@ def refuse_adoption(plan: Plan) -> None:
 
 def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     """The transaction that carries a plan out."""
-    workspace, survey, plan = proposal.workspace, proposal.survey, proposal.plan
-    created_at = now_text()
+    survey, plan, created_at = proposal.survey, proposal.plan, now_text()
     steps = [
         Step(
             change.target,
@@ -104,29 +86,21 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
         for root in _roots_to_record(survey, plan.changes)
     }
     steps += [_manifest_step(root, blob) for root, blob in manifests.items()]
-    kept = [Kept(output.root.target, output.path, output.blob) for output in outputs]
-    managed = tuple(
-        ManagedFile(output.root.target, output.path, output.blob.sha256) for output in outputs
+    snapshot = Snapshot(
+        id=snapshot_id,
+        created_at=created_at,
+        targets=tuple(sorted({output.root.target for output in outputs})),
+        managed_files=tuple(
+            ManagedFile(output.root.target, output.path, output.blob.sha256) for output in outputs
+        ),
+        changes=(),
+        lockfile_sha256=lockfile_sha256(proposal.workspace),
     )
-    lock = lockfile_sha256(workspace)
-
-    def record(changes: Sequence[SnapshotChange], backup_root: str) -> dict[str, object]:
-        return Snapshot(
-            kind="deploy",
-            id=snapshot_id,
-            created_at=created_at,
-            targets=tuple(sorted({file.target for file in managed})),
-            managed_files=managed,
-            changes=tuple(changes),
-            backup_root=backup_root,
-            lockfile_sha256=lock,
-        ).document()
-
     origin = {
-        "project_root": workspace.project.root,
+        "project_root": proposal.workspace.project.root,
         "roots": [[root.target, root.dir] for root in manifests],
     }
-    return Batch(snapshot_id, steps, kept, record, origin)
+    return Batch(snapshot, steps, outputs, origin)
 
 
 def edit_warnings(
@@ -136,7 +110,7 @@ def edit_warnings(
     backup = snapshots.directory(snapshot_id) / "backup"
     return [
         f"{change.path} had been edited by hand; the edited version was saved as"
-        f" {backup / safe_name(change.target) / path_key(change.path)}"
+        f" {backup / copy_name(change.target, change.path)}"
         for change in edited
     ]
 

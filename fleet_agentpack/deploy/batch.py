@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fleet_agentpack.deploy.model import Blob
-from fleet_agentpack.deploy.snapshots import SnapshotChange
+from fleet_agentpack.deploy.model import Blob, Output
+from fleet_agentpack.deploy.snapshots import Snapshot
 from fleet_agentpack.kit.disk import State
-from fleet_agentpack.kit.journal import Row
 
 
 class Step(NamedTuple):
@@ -23,22 +22,13 @@ class Step(NamedTuple):
     mode: int | None = None  # exactly this one; else what was there, or the usual
 
 
-class Kept(NamedTuple):
-    """A file that the snapshot keeps a copy of."""
-
-    target: str
-    path: str
-    blob: Blob
-
-
 @dataclass(frozen=True)
 class Batch:
-    """A transaction to be: its steps, what its snapshot keeps, and the record that completes it."""
+    """A transaction to be: its snapshot, its steps, and what the snapshot keeps a copy of."""
 
-    id: str
+    snapshot: Snapshot  # without what the steps change, which is known once they are staged
     steps: Sequence[Step]
-    kept: Sequence[Kept]
-    record: Callable[[Sequence[SnapshotChange], str], dict[str, object]]  # from changes and backups
+    kept: Sequence[Output]
     origin: dict[str, Any]
 
 
@@ -50,15 +40,3 @@ def new_state(step: Step, blob: Blob, before: State | None) -> State:
         return State("file", blob.sha256, 0o755 if blob.executable else 0o644, exact=False)
     readable = (before.mode & 0o444) >> 2
     return State("file", blob.sha256, before.mode | readable if blob.executable else before.mode)
-
-
-def change_of(step: Step, row: Row, snapshot: str) -> SnapshotChange:
-    """A step as the snapshot in this directory records it."""
-    return SnapshotChange(
-        step.target,
-        step.op,
-        step.path,
-        f"{snapshot}/{row.backup}" if row.backup else None,
-        row.before.sha256 if row.before else None,
-        row.after.sha256 if row.after else None,
-    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-from fleet_agentpack.deploy.model import Blob, FileState, Output, Root, posix
+from fleet_agentpack.deploy.model import FileState, Output, Root, posix
 from fleet_agentpack.deploy.results import (
     ChangeCounts,
     ChangeRow,
@@ -25,7 +25,7 @@ from fleet_agentpack.kit.results import UNKNOWN, Maybe
 class Change(NamedTuple):
     """One difference between the disk and the desired state."""
 
-    target: str
+    root: Root
     op: Operation
     path: str
     before: FileState | None
@@ -33,6 +33,11 @@ class Change(NamedTuple):
     reason: str
     update_kind: Maybe[str] = UNKNOWN
     edited_by_hand: bool = False
+
+    @property
+    def target(self) -> str:
+        """The target that it is a change of."""
+        return self.root.target
 
     @property
     def row(self) -> ChangeRow:
@@ -70,12 +75,9 @@ class Plan:
 
 def plan(survey: Survey) -> Plan:
     """What an apply would do."""
-    by_target: dict[str, list[Change]] = {target: [] for target in sorted(survey.desired.outputs)}
-    for target, changes in by_target.items():
-        changes += _writes(survey, target)
-        changes += _deletes(survey, target)
-        changes.sort(key=_path_of)
-    changes = [change for changes in by_target.values() for change in changes]
+    changes: list[Change] = []
+    for target in sorted(survey.desired.outputs):
+        changes += sorted((*_writes(survey, target), *_deletes(survey, target)), key=_path_of)
     return Plan(changes, survey.warnings)
 
 
@@ -87,7 +89,7 @@ def _writes(survey: Survey, target: str) -> Iterator[Change]:
     for path, output in survey.desired.outputs[target].items():
         before, blob = actual[path], output.blob
         if before is None:
-            yield Change(target, "create", path, None, output, "file missing")
+            yield Change(output.root, "create", path, None, output, "file missing")
         elif before.sha256 != blob.sha256 or (blob.executable and not before.executable):
             yield _update(survey, output, before)
 
@@ -101,7 +103,7 @@ def _update(survey: Survey, output: Output, before: FileState) -> Change:
     else:
         kind, reason = "managed_update", "content differs"
     edited = recorded is not None and recorded != before.sha256
-    return Change(output.root.target, "update", output.path, before, output, reason, kind, edited)
+    return Change(output.root, "update", output.path, before, output, reason, kind, edited)
 
 
 def _deletes(survey: Survey, target: str) -> Iterator[Change]:
@@ -114,14 +116,17 @@ def _deletes(survey: Survey, target: str) -> Iterator[Change]:
             if before is not None:
                 edited = before.sha256 != sha256
                 reason = "no longer managed"
-                yield Change(target, "delete", path, before, None, reason, edited_by_hand=edited)
+                yield Change(root, "delete", path, before, None, reason, edited_by_hand=edited)
 
 
 def drift(survey: Survey, extras: Iterable[tuple[Root, str, FileState]] = ()) -> list[DriftRow]:
     """What status reports: per root the managed files by path, then the extras."""
     by_root: dict[Root, list[DriftRow]] = {root: [] for root in survey.roots}
-    for root, row in _differences(survey):
-        by_root[root].append(row)
+    for change in plan(survey).changes:
+        if change.output or survey.recorded.by_root[change.root].usable:
+            by_root[change.root].append(
+                _row(change.root, change.path, change.output, change.before, _KINDS[change.op])
+            )
     for rows in by_root.values():
         rows.sort(key=lambda row: row.path.split("/"))
     for root, path, state in extras:
@@ -129,29 +134,19 @@ def drift(survey: Survey, extras: Iterable[tuple[Root, str, FileState]] = ()) ->
     return [row for rows in by_root.values() for row in rows]
 
 
-def _differences(survey: Survey) -> Iterator[tuple[Root, DriftRow]]:
-    for outputs in survey.desired.outputs.values():
-        for path, output in outputs.items():
-            found, blob, root = survey.actual[path], output.blob, output.root
-            if found is None:
-                yield root, _row(root, path, blob, None, "missing")
-            elif found.sha256 != blob.sha256 or (blob.executable and not found.executable):
-                yield root, _row(root, path, blob, found, "modified")
-    for root, record in survey.recorded.by_root.items():
-        if record.usable:
-            wanted = survey.desired.outputs.get(root.target, {})
-            for path in record.files:
-                found = survey.actual[path] if path not in wanted else None
-                if found is not None:
-                    yield root, _row(root, path, None, found, "extra")
+_KINDS: dict[Operation, DriftKind] = {
+    "create": "missing",
+    "update": "modified",
+    "delete": "extra",
+}
 
 
 def _row(
-    root: Root, path: str, blob: Blob | None, found: FileState | None, kind: DriftKind
+    root: Root, path: str, output: Output | None, found: FileState | None, kind: DriftKind
 ) -> DriftRow:
     return DriftRow(
         f"sha256:{found.sha256}" if found else None,
-        f"sha256:{blob.sha256}" if blob else None,
+        f"sha256:{output.blob.sha256}" if output else None,
         kind,
         path,
         posix(path),

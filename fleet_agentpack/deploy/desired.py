@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.deploy.model import Output, Root, owner
 
 _SURELY_SHORT = 250  # characters of a whole path, if they are ASCII
@@ -153,8 +153,7 @@ def _conflict(one: Output, other: Output, clash: str) -> DeployError:
         f"{ids} {clash} {one.root.target} {one.path}",
         advice=["E_DESIRED_STATE_CONFLICT: rename one of the modules, or change its targets"],
         target=one.root.target,
-        path=one.path,
-        path_posix=one.path,
         existing=side(one),
         new=side(other),
+        **both_ways(path=one.path),
     )

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.errors import DeployError, both_ways, io_errors
 from fleet_agentpack.deploy.hashes import HashCache, may_execute
 from fleet_agentpack.deploy.model import FileState, Root
 from fleet_agentpack.kit import disk
@@ -98,10 +98,8 @@ class Disk(Reader, disk.Disk):
 
 def find(path: str) -> disk.State | None:
     """The file or link at a path, read afresh; None when there is nothing. Raises `DeployError`."""
-    try:
+    with io_errors(path, "read"):
         found = disk.find(path)
-    except OSError as error:
-        raise DeployError.io(path, error, "read") from error
     if found is not None and found.kind not in ("file", "link"):
         raise _in_the_way(path)
     return found
@@ -115,13 +113,8 @@ def _is_directory(path: str) -> bool:
     except OSError as error:
         raise DeployError.io(path, error, "read") from error
     if not stat.S_ISDIR(mode):
-        raise DeployError(
-            "E_UNEXPECTED",
-            f"{path} is a file where a directory is needed",
-            reason="not_a_directory",
-            next_actions=("move_file_away", "retry_command"),
-            path=path,
-        )
+        message = f"{path} is a file where a directory is needed"
+        raise DeployError.because("not_a_directory", message, path=path)
     return True
 
 
@@ -131,18 +124,11 @@ def _refuse_way_out(root: Root, path: str) -> None:
         raise DeployError(
             "E_IO_INVALID_PATH",
             f"{path} is a symbolic link that points outside {root.dir}",
-            path=path,
-            path_posix=path,
             hint="remove the link, or configure the target with the directory it points to",
+            **both_ways(path=path),
         )
 
 
 def _in_the_way(path: str) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"{path} is a directory or a special file, and a file is needed there",
-        reason="not_a_file",
-        next_actions=("move_directory_away", "retry_command"),
-        path=path,
-        path_posix=path,
-    )
+    message = f"{path} is a directory or a special file, and a file is needed there"
+    return DeployError.because("not_a_file", message, **both_ways(path=path))

@@ -6,16 +6,19 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.home import Home, git
+from fleet_agentpack.deploy.errors import DeployError, io_errors
+from fleet_agentpack.deploy.home import Home, git, git_text
 from fleet_agentpack.deploy.model import Root, posix
 from fleet_agentpack.deploy.results import GitignoreFix, Issue, RootCheck
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.files import write_atomic
 
 IGNORED = ".agentpack.manifest*.json"
+_REPAIRS = {  # issue → what to do about it, and the command that does
+    "missing": ("create directory", "mkdir -p"),
+    "not_writable": ("fix permissions", "chmod u+rwx"),
+}
 
 
 @dataclass(frozen=True)
@@ -24,22 +27,6 @@ class GitHygiene:
 
     top: str
     warning: str
-
-
-class Repair(NamedTuple):
-    """A shell command that settles an issue with a root."""
-
-    purpose: str
-    command: str
-
-
-def repair(issue: Issue, directory: str) -> Repair | None:
-    """What to do about an issue, where a command can settle it."""
-    if issue == "missing":
-        return Repair("create directory", f"mkdir -p {_quoted(directory)}")
-    if issue == "not_writable":
-        return Repair("fix permissions", f"chmod u+rwx {_quoted(directory)}")
-    return None
 
 
 def check_root(root: Root) -> RootCheck:
@@ -54,14 +41,14 @@ def check_root(root: Root) -> RootCheck:
         issue = "not_a_directory"
     elif not writable:
         issue = "not_writable"
-    fix = repair(issue, root.dir) if issue else None
+    purpose, command = _REPAIRS.get(issue or "", ("", ""))
     return RootCheck(
         exists,
         [issue] if issue else [],
         root.dir,
         posix(root.dir),
         root.scan_extras,
-        f"{fix.purpose}: {fix.command}" if fix else None,
+        f"{purpose}: {command} {_quoted(root.dir)}" if purpose else None,
         root.target,
         writable,
     )
@@ -69,8 +56,13 @@ def check_root(root: Root) -> RootCheck:
 
 def repairs(checked: Sequence[RootCheck]) -> list[Action]:
     """The commands that settle what was found, each once."""
-    fixes = [repair(issue, check.root) for check in checked for issue in check.issues]
-    return [Action.instruction(line) for line in sorted({fix.command for fix in fixes if fix})]
+    lines = {
+        f"{_REPAIRS[issue][1]} {_quoted(check.root)}"
+        for check in checked
+        for issue in check.issues
+        if issue in _REPAIRS
+    }
+    return [Action.instruction(line) for line in sorted(lines)]
 
 
 def check_git(home: Home, roots: Iterable[Root]) -> list[GitHygiene]:
@@ -78,9 +70,9 @@ def check_git(home: Home, roots: Iterable[Root]) -> list[GitHygiene]:
     tops: dict[str, list[Root]] = {}
     for root in roots:
         if os.path.isdir(root.dir):
-            found = _git_or_none(home, root.dir, "rev-parse", "--show-toplevel")
-            if found:
-                tops.setdefault(found.rstrip("\n"), []).append(root)
+            top = git_text(home, root.dir, "rev-parse", "--show-toplevel")
+            if top:
+                tops.setdefault(top, []).append(root)
     return [
         GitHygiene(
             top,
@@ -102,7 +94,7 @@ def ignore_manifests(top: str) -> GitignoreFix:
 
 def add_lines(path: Path, wanted: list[str]) -> bool:
     """Append the lines that a text file lacks; returns whether it changed."""
-    try:
+    with io_errors(path, "write"):
         text = path.read_bytes() if path.exists() else b""
         present = {line.strip() for line in text.decode("utf-8", "replace").splitlines()}
         missing = [line for line in wanted if line not in present]
@@ -111,8 +103,6 @@ def add_lines(path: Path, wanted: list[str]) -> bool:
         if text and not text.endswith(b"\n"):
             text += b"\n"
         write_atomic(path, text + "".join(f"{line}\n" for line in missing).encode())
-    except OSError as error:
-        raise DeployError.io(path, error, "write") from error
     return True
 
 
@@ -122,14 +112,6 @@ def _is_ignored(home: Home, root: Root) -> bool:
     except DeployError:
         return True
     return done.status == 0
-
-
-def _git_or_none(home: Home, cwd: str, *arguments: str) -> str | None:
-    try:
-        done = git(home, cwd, *arguments)
-    except DeployError:
-        return None
-    return done.text if done.status == 0 else None
 
 
 def _quoted(path: str) -> str:

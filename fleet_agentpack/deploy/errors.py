@@ -4,58 +4,62 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
-from fleet_agentpack.deploy.results import Envelope, Failure, Nothing
+from fleet_agentpack.deploy.results import Envelope, Failure
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.kit.results import jsonable
 
 TARGET_CHOICES = ("all", "codex", "claude_code", "cursor", "vscode")
 
-# Code → (reason_code, next_actions), unless the raising code gives its own.
-CODES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "E_ADOPT_CONFIRM_REQUIRED": ("adopt_confirm_required", ("retry_with_adopt",)),
-    "E_BUSY": ("busy", ("wait", "retry_command")),
-    "E_CONFIG_INVALID": ("config_invalid", ("fix_config", "retry_command")),
-    "E_CONFIG_MISSING": ("config_missing", ("run_init", "retry_with_repo", "retry_command")),
-    "E_CONFIG_UNSUPPORTED_VERSION": (
-        "config_unsupported_version",
-        ("upgrade_agentpack", "fix_config_version", "retry_command"),
+# The reason that a code stands for, where it is not the code itself: `E_BUSY` is `busy`.
+_REASONS = {
+    "E_LOCKFILE_INVALID": "lockfile_invalid_json",
+    "E_TARGET_UNSUPPORTED": "target_not_compiled",
+}
+
+# What to do next, by reason; anything else can only be tried again.
+_NEXT_ACTIONS: dict[str, tuple[str, ...]] = {
+    "adopt_confirm_required": ("retry_with_adopt",),
+    "busy": ("wait", "retry_command"),
+    "config_invalid": ("fix_config", "retry_command"),
+    "config_missing": ("run_init", "retry_with_repo", "retry_command"),
+    "config_unsupported_version": ("upgrade_agentpack", "fix_config_version", "retry_command"),
+    "confirm_required": ("retry_with_yes",),
+    "desired_state_conflict": ("resolve_desired_state_conflict", "retry_command"),
+    "disk_full": ("free_disk_space", "retry_command"),
+    "git_not_found": ("install_git", "retry_command"),
+    "git_ref_not_found": ("fix_config", "retry_command"),
+    "invalid_arguments": ("fix_arguments", "retry_command"),
+    "io_invalid_path": ("fix_path", "retry_command"),
+    "io_path_too_long": ("shorten_path", "enable_long_paths", "retry_command"),
+    "io_permission_denied": ("fix_permissions", "retry_command"),
+    "journal_unreadable": ("move_journal_away", "retry_command"),
+    "lockfile_invalid_json": ("regenerate_lockfile", "retry_command"),
+    "lockfile_missing": ("run_lock", "run_update", "retry_command"),
+    "lockfile_unsupported_version": ("upgrade_agentpack", "regenerate_lockfile", "retry_command"),
+    "module_invalid": ("fix_module", "retry_command"),
+    "module_source_unusable": ("fix_module", "retry_command"),
+    "not_a_directory": ("move_file_away", "retry_command"),
+    "not_a_file": ("move_directory_away", "retry_command"),
+    "not_utf8": ("fix_config", "retry_command"),
+    "overlay_patch_apply_failed": ("regenerate_patch", "switch_to_dir_overlay", "retry_command"),
+    "profile_not_found": ("retry_with_profile", "edit_manifest_profiles"),
+    "recovery_pending": ("fix_cause", "retry_command"),
+    "snapshot_incomplete": ("list_snapshots", "retry_with_snapshot"),
+    "snapshot_is_rollback": ("list_snapshots", "retry_with_snapshot"),
+    "snapshot_not_found": ("list_snapshots", "retry_with_snapshot"),
+    "store_content_mismatch": ("remove_checkout", "run_fetch"),
+    "target_filter_unsupported": ("inspect_help_json", "retry_with_supported_target"),
+    "target_not_compiled": (
+        "inspect_help_json",
+        "edit_manifest_targets",
+        "rebuild_with_target_feature",
+        "retry_command",
     ),
-    "E_CONFIRM_REQUIRED": ("confirm_required", ("retry_with_yes",)),
-    "E_DESIRED_STATE_CONFLICT": (
-        "desired_state_conflict",
-        ("resolve_desired_state_conflict", "retry_command"),
-    ),
-    "E_GIT_NOT_FOUND": ("git_not_found", ("install_git", "retry_command")),
-    "E_INVALID_ARGUMENTS": ("invalid_arguments", ("fix_arguments", "retry_command")),
-    "E_IO_INVALID_PATH": ("io_invalid_path", ("fix_path", "retry_command")),
-    "E_IO_PATH_TOO_LONG": (
-        "io_path_too_long",
-        ("shorten_path", "enable_long_paths", "retry_command"),
-    ),
-    "E_IO_PERMISSION_DENIED": ("io_permission_denied", ("fix_permissions", "retry_command")),
-    "E_LOCKFILE_INVALID": ("lockfile_invalid_json", ("regenerate_lockfile", "retry_command")),
-    "E_LOCKFILE_MISSING": ("lockfile_missing", ("run_lock", "run_update", "retry_command")),
-    "E_LOCKFILE_UNSUPPORTED_VERSION": (
-        "lockfile_unsupported_version",
-        ("upgrade_agentpack", "regenerate_lockfile", "retry_command"),
-    ),
-    "E_OVERLAY_PATCH_APPLY_FAILED": (
-        "overlay_patch_apply_failed",
-        ("regenerate_patch", "switch_to_dir_overlay", "retry_command"),
-    ),
-    "E_TARGET_UNSUPPORTED": (
-        "target_not_compiled",
-        (
-            "inspect_help_json",
-            "edit_manifest_targets",
-            "rebuild_with_target_feature",
-            "retry_command",
-        ),
-    ),
-    "E_UNEXPECTED": ("unexpected", ("retry_command",)),
+    "undone_in_part": ("inspect_backups", "retry_command"),
 }
 
 _COMMAND_IDS = {"deploy_apply": "deploy --apply"}  # tools whose name is not their command
@@ -70,10 +74,10 @@ _IO_CODES = {
     errno.ELOOP: "E_IO_INVALID_PATH",
 }
 _IO_REASONS = {
-    errno.ENOSPC: ("disk_full", ("free_disk_space", "retry_command")),
-    errno.EDQUOT: ("disk_full", ("free_disk_space", "retry_command")),
-    errno.ENOTDIR: ("not_a_directory", ("move_file_away", "retry_command")),
-    errno.EISDIR: ("not_a_file", ("move_directory_away", "retry_command")),
+    errno.ENOSPC: "disk_full",
+    errno.EDQUOT: "disk_full",
+    errno.ENOTDIR: "not_a_directory",
+    errno.EISDIR: "not_a_file",
 }
 _IO_HINTS = {
     "E_IO_PERMISSION_DENIED": "check who owns this path, and its permissions",
@@ -90,27 +94,28 @@ class DeployError(AppError):
         code: str,
         message: str,
         *,
-        reason: str | None = None,
-        next_actions: Sequence[str] | None = None,
+        reason: str = "",
+        next_actions: Sequence[str] = (),
         advice: Sequence[str] = (),
         **details: Any,
     ) -> None:
         hint = [str(details["hint"])] if "hint" in details else []
         super().__init__(message, actions=[*advice, *hint])
-        default_reason, default_actions = CODES[code]
+        reason = reason or _REASONS.get(code) or code.removeprefix("E_").lower()
         self.code = code
         self.message = message
         self.command_id = ""  # filled in by the command that failed
         self.details = {
             **details,
-            "reason_code": reason or default_reason,
-            "next_actions": list(default_actions if next_actions is None else next_actions),
+            "reason_code": reason,
+            "next_actions": list(next_actions or _NEXT_ACTIONS.get(reason, ("retry_command",))),
         }
 
     def payload(self) -> dict[str, Any]:
         """The failure as an envelope."""
         failure = Failure(self.code, self.message, dict(sorted(self.details.items())))
-        envelope = Envelope.of(self.command_id or "agentpack", Nothing(), errors=[failure])
+        nothing: dict[str, object] = {}
+        envelope = Envelope.of(self.command_id or "agentpack", nothing, errors=[failure])
         payload: dict[str, Any] = jsonable(envelope)
         return payload
 
@@ -128,10 +133,7 @@ class DeployError(AppError):
             error = cls(
                 "E_INVALID_ARGUMENTS",
                 "; ".join(str(problem) for problem in problems) or "the arguments are not valid",
-                problems=[
-                    {"field": problem.field, "kind": problem.kind, "message": problem.message}
-                    for problem in problems
-                ],
+                problems=list(problems),
             )
         return error.during(_COMMAND_IDS.get(tool, tool))
 
@@ -161,10 +163,14 @@ class DeployError(AppError):
             "E_TARGET_UNSUPPORTED",
             f"{named} is not supported; choose one of {', '.join(allowed)}",
             reason="target_filter_unsupported",
-            next_actions=("inspect_help_json", "retry_with_supported_target"),
             allowed=list(allowed),
             **details,
         )
+
+    @classmethod
+    def because(cls, reason: str, message: str, **details: Any) -> Self:
+        """A failure that has a reason but no code of its own."""
+        return cls("E_UNEXPECTED", message, reason=reason, **details)
 
     @classmethod
     def config_invalid(cls, message: str, **details: Any) -> Self:
@@ -176,19 +182,28 @@ class DeployError(AppError):
         """A file that the operating system refused to let us use."""
         number = error.errno or 0
         code = _IO_CODES.get(number, "E_UNEXPECTED")
-        reason, actions = _IO_REASONS.get(number, (None, None))
-        if code == "E_UNEXPECTED" and reason is None:
-            reason = "io_error"
-        text = os.fspath(path)
         hint = {"hint": _IO_HINTS[code]} if code in _IO_HINTS else {}
         return cls(
             code,
-            f"cannot {doing} {text}: {error.strerror or type(error).__name__}",
-            reason=reason,
-            next_actions=actions,
-            path=text,
-            path_posix=text.replace(os.sep, "/"),
+            f"cannot {doing} {path}: {error.strerror or type(error).__name__}",
+            reason="" if hint else _IO_REASONS.get(number, "io_error"),
             io_kind=errno.errorcode.get(number, "unknown"),
             raw_os_error=number,
+            **both_ways(path=path),
             **hint,
         )
+
+
+@contextmanager
+def io_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
+    """The operating system's errors about a path as errors of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise DeployError.io(path, error, doing) from error
+
+
+def both_ways(**paths: str | os.PathLike[str]) -> dict[str, str]:
+    """Paths as details of an error: each as it is, and with forward slashes as `…_posix`."""
+    texts = {name: os.fspath(path) for name, path in paths.items()}
+    return texts | {f"{name}_posix": text.replace(os.sep, "/") for name, text in texts.items()}

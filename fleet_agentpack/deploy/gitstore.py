@@ -9,24 +9,26 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.errors import DeployError, io_errors
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.lockfile import Lockfile
 from fleet_agentpack.deploy.manifest import GitSource, Module
 from fleet_agentpack.deploy.model import module_fs_key, safe_name
 from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.paths import EscapeError, check_relative, is_inside
+from fleet_agentpack.kit.process import Completed
 
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _CLONE_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
-class Checkout:
-    """A commit of a git module on this disk."""
+class Upstream:
+    """Where a module's own files are, and where links in it may point."""
 
-    directory: Path
-    commit: str
+    path: str
+    boundaries: tuple[str, ...]
+    commit: str | None = None
 
 
 class GitStore:
@@ -35,16 +37,14 @@ class GitStore:
     def __init__(self, home: Home) -> None:
         self._home = home
 
-    def locked(self, module: Module, lockfile: Lockfile | None) -> Checkout:
+    def locked(self, module: Module, source: GitSource, lockfile: Lockfile | None) -> Upstream:
         """The checkout that the lockfile pins, or else what the ref points to now."""
-        source = _source_of(module)
         pinned = lockfile.commits.get(module.id) if lockfile else None
         if pinned and _COMMIT.match(pinned.commit):
-            source = GitSource(pinned.url, pinned.commit, pinned.subdir, shallow=False)
-            return self.checkout(module, source, pinned.commit)
-        return self.checkout(module, source, self.resolve(module, source))
+            return self.checkout(module, pinned.source, pinned.commit)
+        return self.checkout(module, source, self._resolve(module, source))
 
-    def resolve(self, module: Module, source: GitSource) -> str:
+    def _resolve(self, module: Module, source: GitSource) -> str:
         """The commit that a ref points to now."""
         _check(module, source)
         if _COMMIT.match(source.ref):
@@ -53,33 +53,34 @@ class GitStore:
         listed = self._git(
             self._home.cwd, "ls-remote", "--", source.url, *wanted, f"{wanted[1]}^{{}}"
         )
-        rows = [line.split("\t", 1) for line in listed.splitlines() if "\t" in line]
+        rows = [line.split("\t", 1) for line in listed.text.splitlines() if "\t" in line]
         peeled = [commit for commit, name in rows if name.endswith("^{}")]
         if not rows:
-            raise DeployError(
-                "E_UNEXPECTED",
-                f"ref not found: {source.ref} in {source.url} (module {module.id})",
-                reason="git_ref_not_found",
-                next_actions=("fix_config", "retry_command"),
-                module_id=module.id,
-            )
+            message = f"ref not found: {source.ref} in {source.url} (module {module.id})"
+            raise DeployError.because("git_ref_not_found", message, module_id=module.id)
         return (peeled or [rows[0][0]])[0]
 
-    def checkout(self, module: Module, source: GitSource, commit: str) -> Checkout:
-        """The directory that holds a commit, cloned if needed."""
+    def checkout(self, module: Module, source: GitSource, commit: str) -> Upstream:
+        """A module's files at a commit, which is cloned if needed."""
         _check(module, source)
         store = self._home.git_store / hashlib.sha256(source.url.encode()).hexdigest()
         found = self._present(module, store / commit)
         if found is None:
-            try:
-                with file_lock(store / ".lock", timeout_s=_CLONE_TIMEOUT_S):
-                    found = self._present(module, store / commit)
-                    if found is None:
-                        self._clone(source, commit, store / commit)
-                        found = store / commit
-            except OSError as error:
-                raise DeployError.io(store, error, "keep a checkout in") from error
-        return Checkout(found, commit)
+            with (
+                io_errors(store, "keep a checkout in"),
+                file_lock(store / ".lock", timeout_s=_CLONE_TIMEOUT_S),
+            ):
+                found = self._present(module, store / commit)
+                if found is None:
+                    found = store / commit
+                    self._clone(source, commit, found)
+        path = os.path.realpath(found / source.subdir.strip("/"))
+        if not is_inside(path, found):
+            raise DeployError.config_invalid(
+                f"module {module.id}: subdir {source.subdir!r} points outside its repository",
+                module_id=module.id,
+            )
+        return Upstream(path, (str(found),), commit)
 
     def _present(self, module: Module, canonical: Path) -> Path | None:
         """The checkout if it exists, also where older versions kept it."""
@@ -98,71 +99,34 @@ class GitStore:
 
     def _clone(self, source: GitSource, commit: str, destination: Path) -> None:
         temporary = destination.with_name(f"{commit}.tmp")
-        _remove(temporary)
+        newest = ("--depth", "1", "--branch", source.ref)
         shallow = source.shallow and not _COMMIT.match(source.ref)
         try:
-            if not (shallow and self._try_shallow(source, commit, temporary)):
-                _remove(temporary)
-                self._git(
-                    self._home.cwd,
-                    "clone",
-                    "--quiet",
-                    "--no-checkout",
-                    "--",
-                    source.url,
-                    str(temporary),
-                )
-                self._git(temporary, "checkout", "--quiet", "--detach", commit)
+            if not (shallow and self._fetched(source, commit, temporary, *newest, check=False)):
+                self._fetched(source, commit, temporary, "--no-checkout")
             temporary.rename(destination)
         finally:
             _remove(temporary)
 
-    def _try_shallow(self, source: GitSource, commit: str, temporary: Path) -> bool:
-        options = ("--quiet", "--depth", "1", "--branch", source.ref)
-        cloned = git(
-            self._home,
-            self._home.cwd,
-            "clone",
-            *options,
-            "--",
-            source.url,
-            str(temporary),
-            timeout_s=_CLONE_TIMEOUT_S,
-        )
-        if cloned.status != 0:
-            return False
-        out = git(self._home, temporary, "checkout", "--quiet", "--detach", commit)
-        return out.status == 0
+    def _fetched(
+        self, source: GitSource, commit: str, place: Path, *options: str, check: bool = True
+    ) -> bool:
+        """Whether a clone made with these options has the commit, which is then checked out."""
+        _remove(place)
+        clone = ("clone", "--quiet", *options, "--", source.url, str(place))
+        checkout = ("checkout", "--quiet", "--detach", commit)
+        steps = ((self._home.cwd, clone), (place, checkout))
+        return all(self._git(cwd, *words, check=check).status == 0 for cwd, words in steps)
 
-    def _git(self, cwd: Path, *arguments: str) -> str:
+    def _git(self, cwd: Path, *arguments: str, check: bool = True) -> Completed:
         done = git(self._home, cwd, *arguments, timeout_s=_CLONE_TIMEOUT_S)
-        if done.status != 0:
-            raise DeployError(
-                "E_UNEXPECTED",
+        if check and done.status != 0:
+            raise DeployError.because(
+                "git_failed",
                 f"git {arguments[0]} failed: {done.complaint or f'status {done.status}'}",
-                reason="git_failed",
                 next_actions=("check_git_source", "retry_command"),
             )
-        return done.text
-
-
-def module_directory(module: Module, checkout: Checkout, subdir: str) -> str:
-    """The module's own directory or file inside its checkout."""
-    found = os.path.realpath(checkout.directory / subdir)
-    if not is_inside(found, checkout.directory):
-        raise DeployError.config_invalid(
-            f"module {module.id}: subdir {subdir!r} points outside its repository",
-            module_id=module.id,
-        )
-    return found
-
-
-def _source_of(module: Module) -> GitSource:
-    if module.source.git is None:
-        raise DeployError.config_invalid(
-            f"module {module.id} has no git source", module_id=module.id
-        )
-    return module.source.git
+        return done
 
 
 def _check(module: Module, source: GitSource) -> None:

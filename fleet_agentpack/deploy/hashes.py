@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.errors import io_errors
 from fleet_agentpack.deploy.model import FileState
 from fleet_agentpack.kit.files import hash_file, hash_open, write_atomic
 from fleet_agentpack.kit.stamps import settled, stamp_of
@@ -93,10 +93,8 @@ def may_execute(mode: int) -> bool:
 
 def hash_at(path: str) -> str:
     """The SHA-256 of a file, straight from the disk. Raises `DeployError`."""
-    try:
+    with io_errors(path, "read"):
         return hash_file(path, os.stat(path).st_size)
-    except OSError as error:
-        raise DeployError.io(path, error, "read") from error
 
 
 def cache_file(directory: Path, *names: str) -> Path:

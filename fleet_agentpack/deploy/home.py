@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.kit import process
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.stamps import Remembered
@@ -103,7 +103,8 @@ class Project:
     @cached_property
     def id(self) -> str:
         """The name of its overlays, from its remote; asked for late, since few repos have any."""
-        origin = _origin(self.home) if self.has_git else ""
+        asked = ("remote", "get-url", "origin")
+        origin = git_text(self.home, self.home.cwd, *asked) if self.has_git else ""
         basis = normal_origin(origin) if origin else os.path.realpath(self.root)
         return hashlib.sha256(basis.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
@@ -128,18 +129,23 @@ def git(
             "E_GIT_NOT_FOUND",
             "git is required for this and was not found",
             args=list(arguments),
-            cwd=str(cwd),
-            cwd_posix=Path(cwd).as_posix(),
             hint="install git, and make sure it is on PATH",
+            **both_ways(cwd=cwd),
         ) from error
     except process.ProcessTimeoutError as error:
-        raise DeployError(
-            "E_UNEXPECTED",
-            f"git {arguments[0]} took longer than {timeout_s:g} s",
-            reason="git_timeout",
-        ) from error
+        message = f"git {arguments[0]} took longer than {timeout_s:g} s"
+        raise DeployError.because("git_timeout", message) from error
     except OSError as error:
         raise DeployError.io(cwd, error, "run git in") from error
+
+
+def git_text(home: Home, cwd: Path | str, *arguments: str) -> str:
+    """What git prints on one line; empty when it fails, or is not installed."""
+    try:
+        done = git(home, cwd, *arguments)
+    except DeployError:
+        return ""
+    return done.text.rstrip("\n") if done.status == 0 else ""
 
 
 def find_project(home: Home, remembered: Remembered[Project] | None = None) -> Project:
@@ -155,20 +161,8 @@ def _git_files(home: Home) -> list[Path]:
 
 
 def _ask_git(home: Home) -> Project:
-    try:
-        top = git(home, home.cwd, "rev-parse", "--show-toplevel")
-    except DeployError:  # without git, the project is simply the working directory
-        return Project(home, os.path.normpath(home.cwd), has_git=False)
-    root = top.text.rstrip("\n") if top.status == 0 else ""
+    root = git_text(home, home.cwd, "rev-parse", "--show-toplevel")
     return Project(home, os.path.normpath(root or home.cwd), has_git=bool(root))
-
-
-def _origin(home: Home) -> str:
-    try:
-        remote = git(home, home.cwd, "remote", "get-url", "origin")
-    except DeployError:
-        return ""
-    return remote.text.strip() if remote.status == 0 else ""
 
 
 def normal_origin(url: str) -> str:

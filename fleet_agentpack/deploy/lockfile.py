@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.errors import DeployError, both_ways
+from fleet_agentpack.deploy.manifest import GitSource
 from fleet_agentpack.deploy.trees import TreeEntry
 
 FILE_NAME = "agentpack.lock.json"
@@ -24,6 +25,11 @@ class PinnedCommit:
     url: str
     commit: str
     subdir: str = ""
+
+    @property
+    def source(self) -> GitSource:
+        """The same as a source; the commit is all that is wanted of its history."""
+        return GitSource(self.url, self.commit, self.subdir, shallow=False)
 
 
 @dataclass(frozen=True)
@@ -83,9 +89,8 @@ def load(repo: Path) -> Lockfile:
         raise DeployError(
             "E_LOCKFILE_MISSING",
             f"{path} does not exist; run `fleet-agentpack lock` or `fleet-agentpack update`",
-            path=str(path),
-            path_posix=path.as_posix(),
             hint="run `fleet-agentpack lock`",
+            **both_ways(path=path),
         ) from error
     except OSError as error:
         raise DeployError.io(path, error, "read") from error
@@ -105,16 +110,14 @@ def _decode(path: Path, data: bytes) -> Lockfile:
         raise DeployError(
             "E_LOCKFILE_INVALID",
             f"{path} is not a valid lockfile",
-            path=str(path),
-            path_posix=path.as_posix(),
             error=f"{type(error).__name__}: {error}",
+            **both_ways(path=path),
         ) from error
     raise DeployError(
         "E_LOCKFILE_UNSUPPORTED_VERSION",
         f"{path}: version {version} is not supported, only version 1",
-        path=str(path),
-        path_posix=path.as_posix(),
         version=version,
         supported=SUPPORTED_VERSIONS,
         hint="regenerate it with `fleet-agentpack lock`",
+        **both_ways(path=path),
     )

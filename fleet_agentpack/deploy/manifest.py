@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.yaml_fields import FieldError, Fields, is_null
+from fleet_agentpack.deploy.errors import DeployError, both_ways
+from fleet_agentpack.deploy.yaml_fields import FieldError, Fields
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.paths import is_plain
 
@@ -96,13 +96,10 @@ class Manifest:
         """The modules of a profile, by id."""
         found = self.profiles.get(profile)
         if found is None:
-            raise DeployError(
-                "E_UNEXPECTED",
-                f"profile not found: {profile}; choose from {', '.join(sorted(self.profiles))}",
-                reason="profile_not_found",
-                next_actions=("retry_with_profile", "edit_manifest_profiles"),
-                profile=profile,
-                profiles=sorted(self.profiles),
+            profiles = sorted(self.profiles)
+            message = f"profile not found: {profile}; choose from {', '.join(profiles)}"
+            raise DeployError.because(
+                "profile_not_found", message, profile=profile, profiles=profiles
             )
         return sorted((m for m in self.modules if found.takes(m)), key=lambda module: module.id)
 
@@ -130,27 +127,19 @@ def load(
 
 def _read(path: Path) -> str:
     try:
-        data = path.read_bytes()
+        text = path.read_bytes().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DeployError(
             "E_CONFIG_MISSING",
             f"{path} does not exist",
-            path=str(path),
-            path_posix=path.as_posix(),
             hint="run `fleet-agentpack init` to create it, or choose a config repo with --repo",
+            **both_ways(path=path),
         ) from error
     except OSError as error:
         raise DeployError.io(path, error, "read") from error
-    try:
-        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DeployError(
-            "E_UNEXPECTED",
-            f"{path} is not UTF-8 text",
-            reason="not_utf8",
-            next_actions=("fix_config", "retry_command"),
-            path=str(path),
-        ) from error
+        message = f"{path} is not UTF-8 text"
+        raise DeployError.because("not_utf8", message, path=str(path)) from error
     if text.startswith("\ufeff"):
         raise _invalid(path, "the file starts with a byte order mark; save it without one")
     return text
@@ -196,7 +185,7 @@ def _module(fields: Fields) -> Module:
     fields.data("metadata")
     fields.required("source")
     source = fields.mapping("source")
-    local, git = source.node("local_path"), source.node("git")
+    local, git = source.optional("local_path"), source.optional("git")
     return Module(
         id=fields.text("id"),
         type=_choice(fields, "type", MODULE_TYPES),
@@ -204,8 +193,8 @@ def _module(fields: Fields) -> Module:
         tags=fields.texts("tags"),
         targets=fields.texts("targets"),
         source=Source(
-            None if is_null(local) else source.mapping("local_path").text("path"),
-            None if is_null(git) else _git(source.mapping("git")),
+            local.text("path") if local else None,
+            _git(git) if git else None,
         ),
     )
 
@@ -302,5 +291,5 @@ def _unknown_target(target: str, known: Sequence[str], **details: Any) -> Deploy
 
 def _invalid(path: Path, problem: str) -> DeployError:
     return DeployError.config_invalid(
-        f"{path} is not valid: {problem}", path=str(path), path_posix=path.as_posix(), error=problem
+        f"{path} is not valid: {problem}", error=problem, **both_ways(path=path)
     )

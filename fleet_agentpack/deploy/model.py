@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 from typing import NamedTuple
 
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.errors import DeployError, io_errors
 from fleet_agentpack.kit.stamps import Stamp
 
 MANIFEST_PREFIX = ".agentpack.manifest"
@@ -64,12 +65,8 @@ class Blob(NamedTuple):
             return self.data
         data = read_file(self.path)
         if hashlib.sha256(data).hexdigest() != self.sha256:
-            raise DeployError(
-                "E_UNEXPECTED",
-                f"{self.path} changed while it was being read; run the command again",
-                reason="changed_meanwhile",
-                path=self.path,
-            )
+            message = f"{self.path} changed while it was being read; run the command again"
+            raise DeployError.because("changed_meanwhile", message, path=self.path)
         return data
 
 
@@ -89,11 +86,18 @@ class Output(NamedTuple):
 
 def read_file(path: str) -> bytes:
     """All bytes of a file; symbolic links are followed. Raises `DeployError`."""
+    with io_errors(path, "read"), open(path, "rb", buffering=0) as stream:
+        return stream.readall() or b""
+
+
+def names_in(directory: str | Path) -> list[str]:
+    """The names in a directory, none when there is no such directory. Raises `DeployError`."""
     try:
-        with open(path, "rb", buffering=0) as stream:
-            return stream.readall() or b""
+        return os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     except OSError as error:
-        raise DeployError.io(path, error, "read") from error
+        raise DeployError.io(directory, error, "read") from error
 
 
 def safe_name(text: str) -> str:
@@ -108,9 +112,10 @@ def module_fs_key(module_id: str, *, bounded: bool = True) -> str:
     return f"{name[:64] if bounded else name}--{digest[:10]}"
 
 
-def path_key(path: str) -> str:
-    """The name of a path's copy inside a snapshot."""
-    return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+def copy_name(target: str, path: str) -> str:
+    """Where a snapshot keeps the copy of a path, below its directory of such copies."""
+    digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{safe_name(target)}/{digest[:16]}"
 
 
 def posix(path: str) -> str:

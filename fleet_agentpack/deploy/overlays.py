@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, Project, git
-from fleet_agentpack.deploy.model import Blob, module_fs_key, read_file
+from fleet_agentpack.deploy.model import Blob, module_fs_key, names_in, read_file
 from fleet_agentpack.deploy.trees import METADATA_DIR, Tree, TreeEntry, TreeReader, tree_hash
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import EscapeError, check_relative
@@ -55,7 +55,7 @@ class Overlays:
             "machine": f"{repo}/overlays/machines/{machine}",
             "project": f"{projects}/{project.id}/overlays" if os.path.isdir(projects) else projects,
         }
-        self._names = {scope: _names_in(base) for scope, base in self._bases.items()}
+        self._names = {scope: frozenset(names_in(base)) for scope, base in self._bases.items()}
 
     def of(self, module_id: str) -> list[Overlay]:
         """A module's overlays, lowest layer first."""
@@ -91,10 +91,13 @@ class Overlays:
                 tree[name] = made[key]
         return tree
 
-    def drift(self, module_id: str, upstream: list[TreeEntry], reader: TreeReader) -> Iterator[str]:
+    def drift(
+        self, module_id: str, list_upstream: Callable[[], list[TreeEntry]], reader: TreeReader
+    ) -> Iterator[str]:
         """Warnings about overlays whose upstream has changed since they were made."""
-        for overlay in self.of(module_id):
-            baseline = _baseline(overlay)
+        known = [(overlay, _baseline(overlay)) for overlay in self.of(module_id)]
+        upstream = list_upstream() if any(baseline for _, baseline in known) else []
+        for overlay, baseline in known:
             if baseline is None:
                 continue
             files, patches = self._contents(overlay, reader)
@@ -114,12 +117,6 @@ class Overlays:
                     f"overlay drift ({overlay.scope}) module {module_id}: upstream changed after"
                     f" the overlay was made; check {overlay.directory}"
                 )
-
-    def has_baseline(self, module_id: str) -> bool:
-        """Whether any overlay of a module records what it was made from."""
-        return any(
-            Path(overlay.metadata, "baseline.json").is_file() for overlay in self.of(module_id)
-        )
 
     def layout_warnings(self, module_ids: list[str]) -> Iterator[str]:
         """What is odd about the overlay directories of some modules."""
@@ -194,15 +191,6 @@ class Overlays:
             hint="the upstream file has changed: make the patch again",
             **details,
         )
-
-
-def _names_in(base: str) -> frozenset[str]:
-    try:
-        return frozenset(os.listdir(base))
-    except (FileNotFoundError, NotADirectoryError):
-        return frozenset()
-    except OSError as error:
-        raise DeployError.io(base, error, "read") from error
 
 
 def _refuse_clash(tree: Tree, name: str, overlay: Overlay) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fleet_agentpack.deploy import lockfile
-from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.gitstore import GitStore, module_directory
+from fleet_agentpack.deploy.errors import DeployError, io_errors
+from fleet_agentpack.deploy.gitstore import GitStore, Upstream
 from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.indented_json import indented
@@ -18,11 +18,11 @@ from fleet_agentpack.deploy.lockfile import (
     PinnedPath,
     PinnedSource,
 )
-from fleet_agentpack.deploy.manifest import GitSource, Manifest, Module, Source
+from fleet_agentpack.deploy.manifest import Manifest, Module, Source
 from fleet_agentpack.deploy.modules import upstream_of
 from fleet_agentpack.deploy.results import Fetched, Locked, Updated, UpdateStep
 from fleet_agentpack.deploy.snapshots import now_text
-from fleet_agentpack.deploy.trees import list_files, tree_hash
+from fleet_agentpack.deploy.trees import TreeEntry, list_files, tree_hash
 from fleet_agentpack.kit.files import write_atomic
 
 
@@ -40,10 +40,8 @@ class Pinning:
         """Pin every enabled module to the current state of its source."""
         modules = sorted((m for m in manifest.modules if m.enabled), key=lambda module: module.id)
         document = Lockfile(generated_at=now_text(), modules=list(map(self._pinned, modules)))
-        try:
+        with io_errors(self.path, "write"):
             write_atomic(self.path, indented(document), durable=self._home.durable)
-        except OSError as error:
-            raise DeployError.io(self.path, error, "write") from error
         return Locked(str(self.path), self.path.as_posix(), len(modules))
 
     def fetch(self) -> Fetched:
@@ -71,28 +69,27 @@ class Pinning:
         )
 
     def _fetch(self, pinned: PinnedModule, commit: PinnedCommit) -> None:
-        source = GitSource(commit.url, commit.commit, commit.subdir, shallow=False)
-        module = Module(pinned.id, pinned.type, source=Source(git=source))
-        checkout = self._store.checkout(module, source, commit.commit)
-        place = module_directory(module, checkout, source.subdir.strip("/"))
-        files = list_files(place, self._hashes, (str(checkout.directory),))
-        if tree_hash(files) != pinned.sha256:
-            raise DeployError(
-                "E_UNEXPECTED",
-                f"store content hash mismatch for {pinned.id}: {place} differs from the lockfile",
-                reason="store_content_mismatch",
-                next_actions=("remove_checkout", "run_fetch"),
+        module = Module(pinned.id, pinned.type, Source(git=commit.source))
+        upstream = self._store.checkout(module, commit.source, commit.commit)
+        if tree_hash(self._files(upstream)) != pinned.sha256:
+            raise DeployError.because(
+                "store_content_mismatch",
+                f"store content hash mismatch for {pinned.id}: {upstream.path} differs from the"
+                " lockfile",
                 module_id=pinned.id,
-                path=place,
+                path=upstream.path,
             )
 
     def _fetched(self, count: int) -> Fetched:
         store = self._home.git_store.parent
         return Fetched(count, str(store), store.as_posix())
 
+    def _files(self, upstream: Upstream) -> list[TreeEntry]:
+        return list_files(upstream.path, self._hashes, upstream.boundaries)
+
     def _pinned(self, module: Module) -> ListedModule:
         upstream = upstream_of(module, self._repo, self._store, None)
-        files = list_files(upstream.path, self._hashes, upstream.boundaries)
+        files = self._files(upstream)
         git, local = module.source.git, module.source.local_path
         return ListedModule(
             id=module.id,

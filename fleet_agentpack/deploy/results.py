@@ -32,11 +32,6 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Nothing:
-    """The data of an answer that has none."""
-
-
-@dataclass(frozen=True)
 class Envelope(Generic[Data]):
     """The frame of every answer; `command_id` is such as `deploy --apply`."""
 
@@ -98,21 +93,11 @@ class ChangeCounts:
     update: int
 
 
-@dataclass(frozen=True)
-class PlanData:
-    """What an apply would change."""
-
-    changes: Sequence[ChangeRow]
-    profile: str
-    summary: ChangeCounts
-    targets: Sequence[str]
-
-
 @dataclass(frozen=True, kw_only=True)
-class DeployData:
-    """What a deploy changed, or why it changed nothing."""
+class PlanData:
+    """What an apply would change; for a deploy also whether it did, and why not."""
 
-    applied: bool
+    applied: Maybe[bool] = UNKNOWN
     reason: Maybe[Reason] = UNKNOWN
     snapshot_id: Maybe[str] = UNKNOWN
     changes: Sequence[ChangeRow]
@@ -324,12 +309,9 @@ class UpdateStep:
 
 
 @dataclass(frozen=True)
-class Updated:
+class Updated(Fetched):
     """What an update did, step by step."""
 
-    git_modules_fetched: int
-    store: str
-    store_posix: str
     lockfile: str
     lockfile_posix: str
     steps: Sequence[UpdateStep]

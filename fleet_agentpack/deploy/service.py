@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, rollback
+from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, results, rollback
 from fleet_agentpack.deploy.actions import command, status_actions
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
@@ -19,23 +19,7 @@ from fleet_agentpack.deploy.orphans import left_behind
 from fleet_agentpack.deploy.pinning import Pinning
 from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
-from fleet_agentpack.deploy.results import (
-    DeployData,
-    DoctorData,
-    Envelope,
-    Fetched,
-    Initialized,
-    Locked,
-    PlanData,
-    RestoreRow,
-    RollbackData,
-    RollbackPreview,
-    SnapshotData,
-    SnapshotRow,
-    SnapshotsData,
-    StatusData,
-    Updated,
-)
+from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.survey import Survey
@@ -81,14 +65,14 @@ class DeployService:
         """What an apply would change."""
         with self._command(name), self._cache(request) as cache:
             found = self._propose(request, cache, Reader(cache.reader.hashes))
-            return Envelope.of(name, found.plan_data(), found.plan.warnings)
+            return Envelope.of(name, found.data, found.plan.warnings)
 
     def diff(self, request: Request) -> Envelope[PlanData]:
         """The same as plan, under its own name; the text of the differences is for people."""
         return self.plan(request, "diff")
 
     @paused_collector()
-    def status(self, request: Request) -> Envelope[StatusData]:
+    def status(self, request: Request) -> Envelope[results.StatusData]:
         """How the disk differs from what should be there."""
         with self._command("status"), self._cache(request) as cache:
             reader = Reader(cache.reader.hashes)
@@ -97,7 +81,7 @@ class DeployService:
             shown = [row for row in rows if not request.only or row.kind in request.only]
             total = summary_of(rows)
             actions = status_actions(request, total, needs_deploy=bool(survey.unrecorded))
-            data = StatusData(
+            data = results.StatusData(
                 shown,
                 request.profile,
                 summary_of(shown),
@@ -109,11 +93,11 @@ class DeployService:
             )
             return Envelope.of("status", data, [*survey.warnings, *survey.unrecorded_warnings])
 
-    def doctor(self, request: Request, *, fix: bool = False) -> Envelope[DoctorData]:
+    def doctor(self, request: Request, *, fix: bool = False) -> Envelope[results.DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
         name = "doctor --fix" if fix else "doctor"
         with self._command(name), self._cache(request) as cache:
-            workspace = Workspace.open(self._home, request, cache, self._snapshots)
+            workspace = Workspace(self._home, request, cache, self._snapshots)
             desired = workspace.desired()
             roots = [doctor.check_root(root) for root in desired.roots]
             unclean = doctor.check_git(self._home, desired.roots)
@@ -129,15 +113,15 @@ class DeployService:
             ignore = command(request, "doctor", "--fix", writes=True)
             actions = [ignore] if unclean and not fix else []
             actions += doctor.repairs(roots)
-            data = DoctorData(fixes, workspace.machine, roots, actions or UNKNOWN)
+            data = results.DoctorData(fixes, workspace.machine, roots, actions or UNKNOWN)
             return Envelope.of(name, data, warnings)
 
-    def snapshots(self) -> Envelope[SnapshotsData]:
+    def snapshots(self) -> Envelope[results.SnapshotsData]:
         """All snapshots, newest first."""
         with self._command("snapshots"):
             history = self._snapshots.history()
             rows = [
-                SnapshotRow(
+                results.SnapshotRow(
                     sum(not change.is_manifest for change in snapshot.changes),
                     snapshot.created_at,
                     len(snapshot.managed_files),
@@ -148,9 +132,9 @@ class DeployService:
                 )
                 for snapshot in reversed(history.snapshots)
             ]
-            return Envelope.of("snapshots", SnapshotsData(rows), history.warnings)
+            return Envelope.of("snapshots", results.SnapshotsData(rows), history.warnings)
 
-    def snapshot(self, snapshot_id: str) -> Envelope[SnapshotData]:
+    def snapshot(self, snapshot_id: str) -> Envelope[results.SnapshotData]:
         """One snapshot with its files and changes."""
         with self._command("snapshots"):
             if snapshot_id not in self._snapshots.ids():
@@ -158,10 +142,10 @@ class DeployService:
             try:
                 found = self._snapshots.load(snapshot_id)
             except ValueError as error:
-                raise DeployError("E_UNEXPECTED", str(error), reason="snapshot_corrupt") from error
-            return Envelope.of("snapshots", SnapshotData(found.document()))
+                raise DeployError.because("snapshot_corrupt", str(error)) from error
+            return Envelope.of("snapshots", results.SnapshotData(found.document()))
 
-    def preview_rollback(self, to: str) -> Envelope[RollbackPreview]:
+    def preview_rollback(self, to: str) -> Envelope[results.RollbackPreview]:
         """What a rollback would change."""
         with self._command("rollback"), self._cache(Request()) as cache:
             history = self._snapshots.history()
@@ -169,16 +153,17 @@ class DeployService:
             reader = Reader(cache.reader.hashes)
             prepared = rollback.prepare(history, self._snapshots, chosen, reader)
             changes = [
-                RestoreRow(step.op, step.path, step.path, step.target) for step in prepared.steps
+                results.RestoreRow(step.op, step.path, step.path, step.target)
+                for step in prepared.steps
             ]
-            data = RollbackPreview(changes=changes, rolled_back_to=to)
+            data = results.RollbackPreview(changes=changes, rolled_back_to=to)
             return Envelope.of("rollback", data, prepared.warnings)
 
     # Commands that write.
 
     def deploy(
         self, request: Request, report: Report = _silent, confirm: Confirm | None = None
-    ) -> Envelope[DeployData]:
+    ) -> Envelope[PlanData]:
         """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
         name = "deploy" if request.dry_run else "deploy --apply"
         with self._command(name), self._cache(request) as cache:
@@ -200,7 +185,7 @@ class DeployService:
                         return _untouched(found)
                 return self._apply(found, disk, report)
 
-    def rollback(self, to: str, report: Report = _silent) -> Envelope[RollbackData]:
+    def rollback(self, to: str, report: Report = _silent) -> Envelope[results.RollbackData]:
         """Go back to a snapshot; recorded as an event of its own."""
         with self._command("rollback"), self._cache(Request()) as cache:
             disk = self._disk(cache.reader.hashes)
@@ -219,27 +204,27 @@ class DeployService:
                 *prepared.warnings,
                 *apply.edit_warnings(self._snapshots, event_id, prepared.edited),
             ]
-            return Envelope.of("rollback", RollbackData(event_id, to), warnings)
+            return Envelope.of("rollback", results.RollbackData(event_id, to), warnings)
 
-    def init(self, repo: str | None, *, with_git: bool = False) -> Envelope[Initialized]:
+    def init(self, repo: str | None, *, with_git: bool = False) -> Envelope[results.Initialized]:
         """Write a starter repo."""
         with self._command("init"):
             made = make_starter(self._home, self._home.repo(repo), with_git=with_git)
             return Envelope.of("init", made)
 
-    def lock(self, request: Request) -> Envelope[Locked]:
+    def lock(self, request: Request) -> Envelope[results.Locked]:
         """Pin every module."""
         with self._command("lock"), self._cache(request) as cache:
             return Envelope.of("lock", self._pinning(request, cache).lock(self._manifest(request)))
 
-    def fetch(self, request: Request) -> Envelope[Fetched]:
+    def fetch(self, request: Request) -> Envelope[results.Fetched]:
         """Bring every pinned commit here."""
         with self._command("fetch"), self._cache(request) as cache:
             return Envelope.of("fetch", self._pinning(request, cache).fetch())
 
     def update(
         self, request: Request, *, lock: bool | None = None, fetch: bool | None = None
-    ) -> Envelope[Updated]:
+    ) -> Envelope[results.Updated]:
         """Lock when there is no lockfile yet (or when asked), then fetch (unless asked not to)."""
         with self._command("update"), self._cache(request) as cache:
             wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
@@ -251,16 +236,16 @@ class DeployService:
         self, request: Request, *, lock: bool | None, fetch: bool | None
     ) -> tuple[bool, bool]:
         """Whether an update would lock, and whether it would fetch."""
-        path = self._home.repo(request.repo) / lockfile.FILE_NAME
-        missing, wants_fetch = not path.exists(), fetch is not False
-        if lock is False and missing and wants_fetch:
-            raise DeployError(
-                "E_UNEXPECTED",
-                f"lockfile missing: {path}; run `fleet-agentpack lock`, or drop --no-lock",
-                reason="lockfile_missing",
-                next_actions=("run_lock", "retry_command"),
-            ).during("update")
-        return (missing if lock is None else lock), wants_fetch
+        with self._command("update"):
+            path = self._home.repo(request.repo) / lockfile.FILE_NAME
+            missing, wants_fetch = not path.exists(), fetch is not False
+            if lock is False and missing and wants_fetch:
+                raise DeployError.because(
+                    "lockfile_missing",
+                    f"lockfile missing: {path}; run `fleet-agentpack lock`, or drop --no-lock",
+                    next_actions=("run_lock", "retry_command"),
+                )
+            return (missing if lock is None else lock), wants_fetch
 
     # Parts.
 
@@ -284,20 +269,20 @@ class DeployService:
     def _survey(
         self, request: Request, cache: RepoCache, reader: Reader
     ) -> tuple[Workspace, Survey]:
-        workspace = Workspace.open(self._home, request, cache, self._snapshots)
+        workspace = Workspace(self._home, request, cache, self._snapshots)
         survey = workspace.survey(reader)
         cache.reader.hashes.save(lambda: cache.reader.paths | reader.looked_at)
         warnings = [*survey.warnings, *left_behind(workspace, survey.roots), *self._pending()]
         return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
 
-    def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[DeployData]:
+    def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[PlanData]:
         transaction = Transaction(self._home, disk, report)
         transaction.recover()  # nothing is pending; this only removes abandoned staged files
         snapshot_id = self._snapshots.new_id()
         transaction.run(apply.batch_of(found, snapshot_id))
         edited = [change for change in found.plan.changes if change.edited_by_hand]
         kept = apply.edit_warnings(self._snapshots, snapshot_id, edited)
-        data = found.deploy_data(applied=True, snapshot_id=snapshot_id)
+        data = replace(found.data, applied=True, snapshot_id=snapshot_id)
         return Envelope.of("deploy --apply", data, [*found.plan.warnings, *kept])
 
     def _pinning(self, request: Request, cache: RepoCache) -> Pinning:
@@ -371,15 +356,16 @@ def _approved(found: Proposal, confirm: Confirm | None) -> bool:
     return not found.is_needless and (confirm is None or confirm(found.plan))
 
 
-def _dry_run(found: Proposal) -> Envelope[DeployData]:
+def _dry_run(found: Proposal) -> Envelope[PlanData]:
     adopted = 0 if found.workspace.request.adopt else len(found.plan.adopted)
     needs = f"{adopted} existing file(s) are not managed; applying this needs adopt"
     warnings = [*found.plan.warnings, *([needs] if adopted else ())]
-    return Envelope.of("deploy", found.deploy_data(), warnings)
+    return Envelope.of("deploy", replace(found.data, applied=False), warnings)
 
 
-def _untouched(found: Proposal) -> Envelope[DeployData]:
-    data = found.deploy_data(reason="aborted" if found.plan.changes else "no_changes")
+def _untouched(found: Proposal) -> Envelope[PlanData]:
+    reason: Reason = "aborted" if found.plan.changes else "no_changes"
+    data = replace(found.data, applied=False, reason=reason)
     return Envelope.of("deploy --apply", data, found.plan.warnings)
 
 

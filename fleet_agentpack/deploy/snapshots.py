@@ -13,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
-from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, owner, path_key, safe_name
+from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, copy_name, names_in, owner
 from fleet_agentpack.kit.stamps import Remembered
 
 ORIGIN_FILE = "origin.json"  # inside <id>/: the project and the roots of a snapshot; ours alone
@@ -46,11 +45,6 @@ class SnapshotChange:
         """Whether this is about a root's own manifest."""
         return os.path.basename(self.path).startswith(f"{MANIFEST_PREFIX}.")
 
-    @property
-    def removes(self) -> bool:
-        """Whether there is no file afterwards."""
-        return self.op in ("delete", "rollback_delete")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
@@ -70,19 +64,18 @@ class Snapshot:
     @cached_property
     def roots(self) -> tuple[Root, ...]:
         """The roots whose manifests this record wrote."""
-        return tuple(
-            Root(change.target, os.path.dirname(change.path), True)
-            for change in self.changes
-            if change.is_manifest and not change.removes
-        )
+        return self._roots(removed=False)
 
     @property
     def emptied(self) -> tuple[Root, ...]:
         """The roots whose manifests this record removed."""
+        return self._roots(removed=True)
+
+    def _roots(self, *, removed: bool) -> tuple[Root, ...]:
         return tuple(
             Root(change.target, os.path.dirname(change.path), True)
             for change in self.changes
-            if change.is_manifest and change.removes
+            if change.is_manifest and (change.op in ("delete", "rollback_delete")) == removed
         )
 
     def files_of(self, target: str, directory: str) -> list[ManagedFile]:
@@ -128,16 +121,13 @@ class Snapshot:
 
     def document(self) -> dict[str, object]:
         """The record as it is stored."""
+        managed = [vars(file) for file in self.managed_files]
         return {
             "kind": self.kind,
             "id": self.id,
             "created_at": self.created_at,
             "targets": list(self.targets),
-            **(
-                {"managed_files": [vars(file) for file in self.managed_files]}
-                if self.managed_files
-                else {}
-            ),
+            **({"managed_files": managed} if managed else {}),
             "changes": [
                 {name: value for name, value in vars(change).items() if value is not None}
                 for change in self.changes
@@ -159,6 +149,11 @@ class History:
     def by_id(self) -> dict[str, Snapshot]:
         """The records by id."""
         return {snapshot.id: snapshot for snapshot in self.snapshots}
+
+    @property
+    def deploys(self) -> list[str]:
+        """The ids that a rollback can go to, newest first."""
+        return [found.id for found in reversed(self.snapshots) if found.kind != "rollback"]
 
     def since(self, snapshot_id: str) -> list[Snapshot]:
         """The records that came after one."""
@@ -184,12 +179,7 @@ class SnapshotStore:
 
     def ids(self) -> list[str]:
         """The ids of all records, oldest first."""
-        try:
-            names = os.listdir(self.home.snapshots)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise DeployError.io(self.home.snapshots, error, "read") from error
+        names = names_in(self.home.snapshots)
         return sorted((name[:-5] for name in names if name.endswith(".json")), key=_age)
 
     def new_id(self) -> str:
@@ -265,7 +255,7 @@ class SnapshotStore:
 
     def state_file(self, snapshot_id: str, target: str, path: str) -> Path:
         """Where a snapshot keeps its copy of a file that it wrote."""
-        return self.directory(snapshot_id) / "state" / safe_name(target) / path_key(path)
+        return self.directory(snapshot_id) / "state" / copy_name(target, path)
 
     def directory(self, snapshot_id: str) -> Path:
         """A snapshot's own directory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fleet_agentpack.deploy.doctor import IGNORED, add_lines
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.errors import DeployError, io_errors
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.manifest import FILE_NAME
 from fleet_agentpack.deploy.results import GitSetup, Initialized
@@ -47,11 +47,9 @@ def make_starter(home: Home, repo: Path, *, with_git: bool) -> Initialized:
     files = {FILE_NAME: _manifest(), **_FILES}
     for name, text in files.items():
         path = repo / name
-        try:
+        with io_errors(path, "write"):
             if not path.exists():
                 write_atomic(path, text)
-        except OSError as error:
-            raise DeployError.io(path, error, "write") from error
     git = _git_repository(home, repo) if with_git else UNKNOWN
     return Initialized(str(repo), repo.as_posix(), git)
 
@@ -64,7 +62,7 @@ def _manifest() -> str:
             target.name: {
                 "mode": "files",
                 "scope": "project" if target.project_only else "both",
-                "options": dict(target.options),
+                "options": target.default_options,
             }
             for target in ALL
         },
@@ -86,9 +84,7 @@ def _git_repository(home: Home, repo: Path) -> GitSetup:
     if initialized:
         done = git(home, repo, "init", "--quiet")
         if done.status != 0:
-            raise DeployError(
-                "E_UNEXPECTED", f"git init failed: {done.complaint}", reason="git_failed"
-            )
+            raise DeployError.because("git_failed", f"git init failed: {done.complaint}")
     ignore = repo / ".gitignore"
     updated = add_lines(ignore, [IGNORED, ".DS_Store"])
     return GitSetup(str(ignore), ignore.as_posix(), updated, initialized)

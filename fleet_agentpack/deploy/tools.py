@@ -132,7 +132,7 @@ def deploy_apply(
     adopt: Adopt = False,
     dry_run: ForcedDryRun = False,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
-) -> "results.Envelope[results.DeployData]":
+) -> "results.Envelope[results.PlanData]":
     """Write the files of the plan for Codex, Claude Code, Cursor and VS Code, all or nothing.
 
     Call plan first; rollback with the snapshot_id undoes it.

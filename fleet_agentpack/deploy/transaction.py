@@ -11,14 +11,16 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from fleet_agentpack.deploy.batch import Batch, Kept, Step, change_of, new_state
+from fleet_agentpack.deploy.batch import Batch, Step, new_state
 from fleet_agentpack.deploy.disk import Disk, find
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.indented_json import indented
-from fleet_agentpack.deploy.model import Blob, path_key, safe_name
+from fleet_agentpack.deploy.model import Blob, copy_name
+from fleet_agentpack.deploy.snapshots import SnapshotChange
 from fleet_agentpack.kit.disk import State
 from fleet_agentpack.kit.journal import Journal, Row, SwapError, changed
 from fleet_agentpack.kit.swap import Area, Swap
@@ -38,11 +40,12 @@ class Transaction:
 
     def run(self, batch: Batch) -> None:
         """Carry a batch out, or leave everything as it was. Raises `DeployError`."""
-        with _told(self._home.staging / batch.id):
-            with self._swap.staging(batch.id) as stage:
-                rows = [*self._stage(batch, stage)]
+        name = batch.snapshot.id
+        with _told(self._home.staging / name):
+            with self._swap.staging(name) as stage:
+                rows = self._stage(batch, stage)
                 rows.append(self._record(batch, rows, stage))
-            self._swap.run(batch.id, rows, keep=True)
+            self._swap.run(name, rows, keep=True)
 
     def recover(self) -> list[str]:
         """Finish or undo what an interrupted command left, and say so. Raises `DeployError`."""
@@ -61,12 +64,12 @@ class Transaction:
         tick = max(1, (self._kept + self._steps) // 100)
         first_copy: dict[tuple[str, bool], str] = {}
         staged: dict[tuple[str, str], str] = {}
-        steps = [Kept(step.target, step.path, step.blob) for step in batch.steps if step.blob]
-        for number, kept in enumerate([*batch.kept, *steps]):
-            if (kept.target, kept.path) not in staged:
-                name = f"state/{safe_name(kept.target)}/{path_key(kept.path)}"
-                self._keep(f"{stage}/{name}", kept.blob, first_copy)
-                staged[kept.target, kept.path] = name
+        kept = [((output.root.target, output.path), output.blob) for output in batch.kept]
+        kept += [((step.target, step.path), step.blob) for step in batch.steps if step.blob]
+        for number, (place, blob) in enumerate(kept):
+            if place not in staged:
+                staged[place] = f"state/{copy_name(*place)}"
+                self._keep(f"{stage}/{staged[place]}", blob, first_copy)
             if number % tick == 0:
                 total = self._kept + 2 * self._steps
                 self._report(number, total, "keeping a copy of every file")
@@ -87,7 +90,7 @@ class Transaction:
             before = find(step.path)
             if before is None or before.sha256 != step.before_sha256:
                 raise changed(step.path)
-            backup = f"backup/{safe_name(step.target)}/{path_key(step.path)}"
+            backup = f"backup/{copy_name(step.target, step.path)}"
             self._swap.back_up(step.path, before, f"{stage}/{backup}")
         if step.blob is None:
             return Row(step.path, before, None, backup)
@@ -96,10 +99,22 @@ class Transaction:
 
     def _record(self, batch: Batch, rows: list[Row], stage: str) -> Row:
         """The snapshot's record, which names where the backups will be."""
-        backups = f"{self._home.snapshots}/{batch.id}"
-        pairs = zip(batch.steps, rows, strict=True)
-        changes = [change_of(step, row, backups) for step, row in pairs]
-        record = indented(batch.record(changes, f"{backups}/backup"))
+        backups = f"{self._home.snapshots}/{batch.snapshot.id}"
+        changes = [
+            SnapshotChange(
+                step.target,
+                step.op,
+                step.path,
+                f"{backups}/{row.backup}" if row.backup else None,
+                row.before.sha256 if row.before else None,
+                row.after.sha256 if row.after else None,
+            )
+            for step, row in zip(batch.steps, rows, strict=True)
+        ]
+        listed = {change.path for change in changes}
+        changes += [change for change in batch.snapshot.changes if change.path not in listed]
+        done = replace(batch.snapshot, changes=tuple(changes), backup_root=f"{backups}/backup")
+        record = indented(done.document())
         self._disk.create(f"{stage}/record.json", record, 0o644)
         after = State("file", hashlib.sha256(record).hexdigest(), 0o644, exact=False)
         return Row(f"{backups}.json", None, after, None, "record.json", moved=True)
@@ -125,48 +140,25 @@ def _told(place: Path) -> Iterator[None]:
     except OSError as error:
         raise DeployError.io(error.filename or place, error) from error
     except SwapError as error:
-        raise _ERRORS[error.kind](error) from error
+        raise _failure(error) from error
 
 
-def _changed(error: SwapError) -> DeployError:
-    return DeployError("E_UNEXPECTED", str(error), reason="changed_meanwhile", path=error.path)
-
-
-def _stuck(error: SwapError) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"an interrupted deploy could be neither finished nor undone: {error};"
-        " remove the cause, the next deploy or rollback tries again",
-        reason="recovery_pending",
-        next_actions=("fix_cause", "retry_command"),
-        journal=error.path,
-    )
-
-
-def _undone_in_part(error: SwapError) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"the deploy failed and was undone, but {error}",
-        reason="undone_in_part",
-        next_actions=("inspect_backups", "retry_command"),
-        left=list(error.left),
-    )
-
-
-def _unreadable(error: SwapError) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
+def _failure(error: SwapError) -> DeployError:
+    if error.kind == "changed":
+        return DeployError.because("changed_meanwhile", str(error), path=error.path)
+    if error.kind == "stuck":
+        return DeployError.because(
+            "recovery_pending",
+            f"an interrupted deploy could be neither finished nor undone: {error};"
+            " remove the cause, the next deploy or rollback tries again",
+            journal=error.path,
+        )
+    if error.kind == "undone_in_part":
+        message = f"the deploy failed and was undone, but {error}"
+        return DeployError.because("undone_in_part", message, left=list(error.left))
+    return DeployError.because(
+        "journal_unreadable",
         f"the journal of an interrupted deploy cannot be read: {error.path}; move it away to go on,"
         f" the backups are under {os.path.dirname(error.path)}",
-        reason="journal_unreadable",
-        next_actions=("move_journal_away", "retry_command"),
         path=error.path,
     )
-
-
-_ERRORS: dict[str, Callable[[SwapError], DeployError]] = {
-    "changed": _changed,
-    "stuck": _stuck,
-    "undone_in_part": _undone_in_part,
-    "unreadable": _unreadable,
-}

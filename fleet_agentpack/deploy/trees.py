@@ -175,13 +175,7 @@ def _check_encoding(path: str) -> None:
 
 
 def _broken(path: str, problem: str) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"{path} {problem}",
-        reason="module_source_unusable",
-        next_actions=("fix_module", "retry_command"),
-        path=path,
-    )
+    return DeployError.because("module_source_unusable", f"{path} {problem}", path=path)
 
 
 def _unreadable(path: str, error: OSError) -> DeployError:

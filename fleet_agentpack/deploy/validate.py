@@ -50,10 +50,8 @@ def _instructions(module: Module, tree: Tree) -> None:
 def _prompt(module: Module, tree: Tree) -> None:
     names = sorted(tree)
     if len(names) != 1 or not names[0].endswith(".md") or names[0].rpartition("/")[2] == ".md":
-        raise _unusable(
-            module,
-            f"must be exactly one *.md file; found {len(names)}: {', '.join(names[:4])}",
-        )
+        found = f"found {len(names)}: {', '.join(names[:4])}"
+        raise _unusable(module, f"must be exactly one *.md file; {found}")
 
 
 def _command(module: Module, tree: Tree) -> None:
@@ -137,13 +135,8 @@ def _allows_bash(value: Any) -> bool:
 
 
 def _unusable(module: Module, problem: str) -> DeployError:
-    return DeployError(
-        "E_UNEXPECTED",
-        f"{module.type} module {module.id} {problem}",
-        reason="module_invalid",
-        next_actions=("fix_module", "retry_command"),
-        module_id=module.id,
-    )
+    message = f"{module.type} module {module.id} {problem}"
+    return DeployError.because("module_invalid", message, module_id=module.id)
 
 
 def _bad_skill(module: Module, problem: str, **details: Any) -> DeployError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from fleet_agentpack.deploy.desired import Desired, merge
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.gitstore import GitStore
-from fleet_agentpack.deploy.home import Home, Project, find_project, machine_id
+from fleet_agentpack.deploy.home import Home, find_project, machine_id
 from fleet_agentpack.deploy.listing import Lister
 from fleet_agentpack.deploy.manifest import Manifest, Module
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX, FileState, Output, Root
-from fleet_agentpack.deploy.modules import ModuleFiles, Modules
+from fleet_agentpack.deploy.modules import Modules
 from fleet_agentpack.deploy.overlays import Overlays
 from fleet_agentpack.deploy.recorded import read_records
 from fleet_agentpack.deploy.repo_cache import KnownDesired, RepoCache
@@ -25,112 +25,81 @@ from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.survey import Survey, survey
 from fleet_agentpack.deploy.targets import BY_NAME, NAMES, PROJECT_ONLY
-from fleet_agentpack.deploy.targets.target import Area, TargetContext
+from fleet_agentpack.deploy.targets.target import Area
 from fleet_agentpack.deploy.trees import Tree
 from fleet_agentpack.kit.swap import TEMPORARY_PREFIX
 
 _UNSCANNED = frozenset({".git", ".agentpack"})
 
 
-@dataclass(frozen=True)
 class Workspace:
     """The config repo as a command sees it; made once per call."""
 
-    home: Home
-    request: Request
-    repo: Path
-    manifest: Manifest
-    project: Project
-    machine: str
-    targets: list[str]
-    overlays: Overlays
-    modules: Modules
-    cache: RepoCache
-    snapshots: SnapshotStore
-    warnings: tuple[str, ...]  # about the lockfile
-
-    @classmethod
-    def open(
-        cls, home: Home, request: Request, cache: RepoCache, snapshots: SnapshotStore
-    ) -> Workspace:
+    def __init__(
+        self, home: Home, request: Request, cache: RepoCache, snapshots: SnapshotStore
+    ) -> None:
         """Read the configuration. Raises `DeployError`."""
-        repo = home.repo(request.repo)
         cache.forget_old_contents()
-        if request.target != "all" and request.target not in NAMES:
+        self.home = home
+        self.request = request
+        self.cache = cache
+        self.snapshots = snapshots
+        self.repo = home.repo(request.repo)
+        if request.target not in ("all", *NAMES):
             raise DeployError.target_filter(request.target, ("all", *NAMES))
-        found = manifest.load(repo, NAMES, PROJECT_ONLY, cache.manifest)
-        targets = _targets(found, request.target)
-        project = find_project(home, cache.project)
-        machine = machine_id(home, request.machine)
-        overlays = Overlays(home, repo, machine, project)
-        pinned, warnings = _lockfile(repo)
-        modules = Modules(repo, GitStore(home), pinned, overlays, cache)
-        return cls(
-            home,
-            request,
-            repo,
-            found,
-            project,
-            machine,
-            targets,
-            overlays,
-            modules,
-            cache,
-            snapshots,
-            warnings,
-        )
+        self.manifest = manifest.load(self.repo, NAMES, PROJECT_ONLY, cache.manifest)
+        self.targets = _targets(self.manifest, request.target)
+        self.project = find_project(home, cache.project)
+        self.machine = machine_id(home, request.machine)
+        self.overlays = Overlays(home, self.repo, self.machine, self.project)
+        pinned, self._warnings = _lockfile(self.repo)
+        self._modules = Modules(self.repo, GitStore(home), pinned, self.overlays, cache)
 
     def desired(self) -> Desired:
         """What the chosen targets should hold. Raises `DeployError`."""
         chosen = self.manifest.select(self.request.profile)
-        areas = [(target, area) for target in self.targets for area in self._areas(target)]
-        modules = self._modules(chosen, areas)
+        areas = [
+            place
+            for name in self.targets
+            for place in BY_NAME[name].roots(self.manifest.targets[name], self.home, self.project)
+        ]
+        wanted = {(root.target, area.takes) for root, area in areas}
+        wanted |= {(target, kind) for target in self.targets for kind in BY_NAME[target].checks}
+        modules = {
+            module.id: self._modules.read(module)
+            for module in chosen
+            if any(module.goes_to(target) and kind == module.type for target, kind in wanted)
+        }
         trees = {module_id: files.tree for module_id, files in modules.items()}
         key = (
-            [(target, area.dir, area.takes, area.scan_extras) for target, area in areas],
+            [(root, area.takes) for root, area in areas],
             [(module.id, module.type, module.targets) for module in chosen],
         )
         known = self.cache.desired.get(self.request.target)
         if known is None or not known.is_current(key, trees):
-            known = KnownDesired(key, trees, merge(list(self._outputs(areas, chosen, trees))))
+            known = KnownDesired(key, trees, merge(self._outputs(areas, chosen, trees)))
             self.cache.desired[self.request.target] = known
         about_modules = [text for files in modules.values() for text in files.warnings]
-        return replace(known.desired, warnings=(*self.warnings, *about_modules))
+        return replace(known.desired, warnings=(*self._warnings, *about_modules))
 
     def survey(self, reader: Reader) -> Survey:
         """Look at everything that matters to the chosen targets."""
         desired = self.desired()
-        return survey(
-            desired, read_records(desired.roots, self.snapshots, self.cache.records), reader
-        )
-
-    def _areas(self, target: str) -> Iterator[Area]:
-        context = TargetContext(target, self.manifest.targets[target], self.home, self.project)
-        return BY_NAME[target].areas(context)
-
-    def _modules(
-        self, chosen: list[Module], areas: list[tuple[str, Area]]
-    ) -> dict[str, ModuleFiles]:
-        """The files of the modules that a target deploys, or only checks."""
-        wanted = {(target, area.takes) for target, area in areas}
-        wanted |= {(target, kind) for target in self.targets for kind in BY_NAME[target].checks}
-        return {
-            module.id: self.modules.read(module)
-            for module in chosen
-            if any(module.goes_to(target) and kind == module.type for target, kind in wanted)
-        }
+        recorded = read_records(desired.roots, self.snapshots, self.cache.records)
+        return survey(desired, recorded, reader)
 
     def _outputs(
-        self, areas: list[tuple[str, Area]], chosen: list[Module], trees: dict[str, Tree]
-    ) -> Iterator[tuple[Root, Iterable[Output]]]:
-        for target, area in areas:
+        self, areas: list[tuple[Root, Area]], chosen: list[Module], trees: dict[str, Tree]
+    ) -> list[tuple[Root, Iterable[Output]]]:
+        outputs = []
+        for root, area in areas:
             taken = [
                 (module, trees[module.id])
                 for module in chosen
-                if module.type == area.takes and module.goes_to(target)
+                if module.type == area.takes and module.goes_to(root.target)
             ]
-            root = Root(target, area.dir, area.scan_extras)
-            yield root, area.contents(root, taken, self.cache.made)
+            outputs.append((root, area.contents(root, taken, self.cache.made)))
+        return outputs
 
 
 def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root, str, FileState]]:

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import importlib
 import platform
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 from fleet_agentpack.domains import ROOMS
 from fleet_agentpack.kit.checks import Check, directory, program
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
 
-# Domain → the module whose `checks` looks at it.
-CHECKS = {domain: f"{room}.checks" for domain, room in ROOMS.items()}
+# Area → the module whose `checks` looks at it.
+CHECKS = {"package": __name__, **{domain: f"{room}.checks" for domain, room in ROOMS.items()}}
 
 
 def check_everything(settings: Settings) -> list[Check]:
     """Every check, in order; nothing is written but our own caches and ledger."""
-    found = [*_guarded("package", partial(package, settings))]
-    for domain, module in CHECKS.items():
-        found += _guarded(domain, partial(_import_and_check, module, settings))
-    return found
+    areas = CHECKS.items()
+    return [check for area, module in areas for check in _guarded(area, module, settings)]
 
 
-def package(settings: Settings) -> Iterator[Check]:
+def checks(settings: Settings) -> Iterator[Check]:
     """The package, its configuration file and its directories."""
     yield Check("package", "version", "ok", f"{__version__}, Python {platform.python_version()}")
     path = settings.config_path
@@ -41,16 +38,11 @@ def package(settings: Settings) -> Iterator[Check]:
     yield program("package", ["git"], search_path, why, "install git")
 
 
-def _import_and_check(module: str, settings: Settings) -> Iterable[Check]:
-    # Imported one by one: a room that does not even import must not hide the others.
-    found: Iterable[Check] = importlib.import_module(module).checks(settings)
-    return found
-
-
-def _guarded(area: str, checks: Callable[[], Iterable[Check]]) -> Iterator[Check]:
-    """Run checks; an unexpected error becomes a line of the report."""
+def _guarded(area: str, module: str, settings: Settings) -> Iterator[Check]:
+    """Run a module's checks; an unexpected error becomes a line of the report."""
     try:
-        yield from checks()
+        # Imported one by one: a room that does not even import must not hide the others.
+        yield from importlib.import_module(module).checks(settings)
     except SettingsError as error:
         yield Check(area, "configuration", "problem", str(error), "correct that file")
     except Exception as error:  # noqa: BLE001 - such as a disk in an unforeseen state

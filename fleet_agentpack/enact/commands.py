@@ -32,15 +32,14 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _add_tool_commands(commands: Commands) -> None:
-    find = _runs(lambda s, o: s.search(" ".join(o.query), o.limit), _hits)
-    search = commands.add("search", "find tools", find)
+    searched = _runs(lambda s, o: s.search(" ".join(o.query), o.limit), _hits)
+    search = commands.add("search", "find tools", searched)
     search.add_argument("query", nargs="+", help="words to search for")
     limit = "maximum number of results (default: %(default)s)"
     search.add_argument("--limit", type=int, default=10, help=limit)
 
-    learn = commands.add(
-        "learn", "read a tool's documentation", _runs(lambda s, o: s.learn(o.tool), _documentation)
-    )
+    learned = _runs(lambda s, o: s.learn(o.tool), _documentation)
+    learn = commands.add("learn", "read a tool's documentation", learned)
     learn.add_argument("tool", help="owner/tool or owner/tool@version")
 
     install = commands.add("install", "install a tool", _runs(_install, _message))
@@ -48,24 +47,17 @@ def _add_tool_commands(commands: Commands) -> None:
     install.add_argument("tool", nargs="?", help=which)
     _add_project(install, "pin it in this directory's .enact/tools.json instead")
 
-    uninstall = commands.add(
-        "uninstall",
-        "remove a tool",
-        _runs(lambda s, o: s.uninstall(o.tool, project=o.project), _message),
-    )
+    removed = _runs(lambda s, o: s.uninstall(o.tool, project=o.project), _message)
+    uninstall = commands.add("uninstall", "remove a tool", removed)
     uninstall.add_argument("tool")
     _add_project(uninstall, "remove it from this directory's .enact/tools.json")
 
-    listing = commands.add(
-        "list",
-        "list what is installed",
-        _runs(lambda s, o: s.project_tools() if o.project else s.installed(), _installed),
-    )
+    listed = _runs(lambda s, o: s.project_tools() if o.project else s.installed(), _installed)
+    listing = commands.add("list", "list what is installed", listed)
     _add_project(listing, "list what this directory's .enact/tools.json pins")
 
-    run = commands.add(
-        "run", "run a tool", _runs(lambda s, o: s.run(o.tool, _arguments(o)), _output)
-    )
+    ran = _runs(lambda s, o: s.run(o.tool, _arguments(o)), _output)
+    run = commands.add("run", "run a tool", ran)
     run.add_argument("tool", help="owner/tool, owner/tool@version or owner/tool:script")
     run.add_argument("--args", default="{}", metavar="JSON", help="its arguments as a JSON object")
     run.add_argument(
@@ -76,11 +68,8 @@ def _add_tool_commands(commands: Commands) -> None:
 def _add_mcp_commands(commands: Commands) -> None:
     listing = _runs(lambda s, _: s.toolsets.list(), _toolsets)
     commands.add("toolsets", "list the toolsets", listing)
-    use = commands.add(
-        "use",
-        "show clients one toolset, or everything",
-        _runs(lambda s, o: s.toolsets.use(None if o.all else o.name), _message),
-    )
+    used = _runs(lambda s, o: s.toolsets.use(None if o.all else o.name), _message)
+    use = commands.add("use", "show clients one toolset, or everything", used)
     chosen = use.add_mutually_exclusive_group(required=True)
     chosen.add_argument("name", nargs="?", help="the toolset")
     chosen.add_argument("--all", action="store_true", help="every installed tool")
@@ -171,7 +160,7 @@ def _message(
 
 def _installed(listed: results.ToolList, _: Console) -> Iterable[Line]:
     rows = [
-        [each.name, each.version, ", ".join(() if each.mcp_tools is UNKNOWN else each.mcp_tools)]
+        [each.name, each.version, "" if each.mcp_tools is UNKNOWN else ", ".join(each.mcp_tools)]
         for each in listed.tools
     ]
     shown = Table(["tool", "version", "mcp tools"], [[*row[:2], row[2] or "-"] for row in rows])

@@ -7,7 +7,8 @@ one section stops only the calls that need it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -27,6 +28,7 @@ DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_SEARCH_TTL_S = 300.0
 LARGEST_CONFIG = 1024 * 1024
 
+S = TypeVar("S")
 T = TypeVar("T")
 _Texts = Annotated[tuple[str, ...], Rule("a list of strings")] | None
 _Policy = Annotated[
@@ -77,33 +79,36 @@ class ExecutionConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole file; each section is a value or the error that makes it unusable."""
+    """The whole file; a section is checked when it is asked for."""
 
     path: Path
-    trust_section: TrustConfig | EnactError = field(default_factory=TrustConfig)
-    registry_section: RegistryConfig | EnactError = field(default_factory=RegistryConfig)
-    execution_section: ExecutionConfig | EnactError = field(default_factory=ExecutionConfig)
+    data: Mapping[str, Any] | EnactError  # or why the file cannot be used
+    environ: Mapping[str, str]
+    home: Path
 
-    @property
+    @cached_property
     def trust(self) -> TrustConfig:
         """The trust policy. Raises `EnactError` when it cannot be used."""
-        return _usable(self.trust_section)
+        return self._section("trust", _Trust, lambda section: _trust(section, self.home))
 
-    @property
+    @cached_property
     def registry(self) -> RegistryConfig:
         """The registry. Raises `EnactError` when it cannot be used."""
-        return _usable(self.registry_section)
+        return self._section("registry", _Registry, lambda found: _registry(found, self.environ))
 
-    @property
+    @cached_property
     def execution(self) -> ExecutionConfig:
         """Where tools run. Raises `EnactError` when it cannot be used."""
-        return _usable(self.execution_section)
+        return self._section("execution", _Execution, _execution)
 
-
-def _usable(section: T | EnactError) -> T:
-    if isinstance(section, EnactError):
-        raise section
-    return section
+    def _section(self, name: str, shape: type[S], read: Callable[[S], T]) -> T:
+        if isinstance(self.data, EnactError):
+            raise self.data
+        found = self.data.get(name)
+        try:
+            return read(shape() if found is None else convert(shape, found, (name,), YAML))
+        except ValueError as error:
+            raise EnactError.config_invalid(self.path, str(error)) from error
 
 
 class ConfigFile:
@@ -117,47 +122,22 @@ class ConfigFile:
 
     def read(self) -> Config:
         """The configuration as it is now."""
-        return self._last.get(lambda: _load(self.path, self._environ, self._home), self.path)
+        return self._last.get(self._load, self.path)
+
+    def _load(self) -> Config:
+        return Config(self.path, _data(self.path), self._environ, self._home)
 
 
-def _load(path: Path, environ: Mapping[str, str], home: Path) -> Config:
-    try:
-        data = _mapping(path)
-    except EnactError as error:
-        return Config(path, error, error, error)
-    return Config(
-        path,
-        _section(path, data, "trust", _Trust, lambda trust: _trust(trust, home)),
-        _section(path, data, "registry", _Registry, lambda found: _registry(found, environ)),
-        _section(path, data, "execution", _Execution, _execution),
-    )
-
-
-def _mapping(path: Path) -> Mapping[str, Any]:
+def _data(path: Path) -> Mapping[str, Any] | EnactError:
     try:
         data = yaml12.load(read_text(path, LARGEST_CONFIG))
     except FileNotFoundError:
         return {}
     except (UnreadableError, yaml12.YamlError) as error:
-        raise EnactError.config_invalid(path, str(error)) from error
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise EnactError.config_invalid(path, "the file must be a mapping of sections")
-    return data
-
-
-S = TypeVar("S")
-
-
-def _section(
-    path: Path, data: Mapping[str, Any], name: str, shape: type[S], read: Callable[[S], T]
-) -> T | EnactError:
-    found = data.get(name)
-    try:
-        return read(shape() if found is None else convert(shape, found, (name,), YAML))
-    except ValueError as error:
         return EnactError.config_invalid(path, str(error))
+    if data is None or isinstance(data, dict):
+        return data or {}
+    return EnactError.config_invalid(path, "the file must be a mapping of sections")
 
 
 @dataclass(frozen=True)
@@ -181,9 +161,8 @@ def _trust(section: _Trust, home: Path) -> TrustConfig:
     except ValueError as error:
         raise ValueError(f"trust.{error}") from error
     root = expand_home(section.trusted_root, home) if section.trusted_root else None
-    return TrustConfig(
-        _SAME_POLICY.get(policy, policy), section.minimum_attestations, auditors, root
-    )
+    policy = _SAME_POLICY.get(policy, policy)
+    return TrustConfig(policy, section.minimum_attestations, auditors, root)
 
 
 @dataclass(frozen=True)
@@ -219,13 +198,6 @@ def _execution(section: _Execution) -> ExecutionConfig:
         timeout_s = DEFAULT_TIMEOUT_S if timeout is None else seconds(str(timeout))
     except ValueError as error:
         raise ValueError(f"execution.defaultTimeout: {error}") from error
-    return ExecutionConfig(
-        _backend(section.default),
-        _backend(section.fallback),
-        section.trusted_scopes or (),
-        timeout_s,
-    )
-
-
-def _backend(name: str | None) -> str | None:
-    return _SAME_BACKEND.get(name, name) if name else None
+    names = (section.default, section.fallback)
+    backend, fallback = (_SAME_BACKEND.get(name or "", name) for name in names)
+    return ExecutionConfig(backend, fallback, section.trusted_scopes or (), timeout_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from fleet_agentpack.kit.actions import Action, Commands
@@ -39,18 +39,11 @@ class EnactError(AppError):
         "enact__run": "tool run {tool}",
     }
 
-    def __init__(
-        self,
-        code: str,
-        message: str,
-        *,
-        details: Mapping[str, Any] | None = None,
-        actions: Iterable[Action | str] = (),
-    ) -> None:
+    def __init__(self, code: str, message: str, *actions: Action | str, **details: Any) -> None:
         super().__init__(message, actions=actions)
         self.code = code
         self.message = message
-        self.details = dict(details or {})
+        self.details = details
 
     @property
     def next_actions(self) -> list[str]:
@@ -59,15 +52,8 @@ class EnactError(AppError):
 
     def payload(self) -> dict[str, Any]:
         """The error as callers receive it."""
-        return {
-            "success": False,
-            "error": {
-                "code": self.code,
-                "message": self.message,
-                "details": self.details,
-                "next_actions": self.next_actions,
-            },
-        }
+        told = {"code": self.code, "message": self.message, "details": self.details}
+        return {"success": False, "error": {**told, "next_actions": self.next_actions}}
 
     @classmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
@@ -79,43 +65,28 @@ class EnactError(AppError):
             text=f"call enact__learn for {tool} to read what it takes",
             person="read what it takes with {}",
         )
-        return cls(
-            "INVALID_ARGUMENTS",
-            f"{tool}: {'; '.join(map(str, problems))}",
-            details={"tool": tool, "problems": listed},
-            actions=[then_again("correct the arguments"), *([learn] if "/" in tool else [])],
-        )
+        actions = [then_again("correct the arguments"), *([learn] if "/" in tool else [])]
+        message = f"{tool}: {'; '.join(map(str, problems))}"
+        return cls("INVALID_ARGUMENTS", message, *actions, tool=tool, problems=listed)
 
     @classmethod
     def bad_argument(cls, field: str, message: str, *actions: Action | str) -> Self:
         """The error for one argument with a value that cannot be used."""
-        return cls(
-            "INVALID_ARGUMENTS",
-            f"{field}: {message}",
-            details={"problems": [{"field": field, "message": message}]},
-            actions=actions or [then_again(f"correct {field}")],
-        )
+        problems = [{"field": field, "message": message}]
+        actions = actions or (then_again(f"correct {field}"),)
+        return cls("INVALID_ARGUMENTS", f"{field}: {message}", *actions, problems=problems)
 
     @classmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for a fault of ours."""
-        return cls(
-            "INTERNAL_ERROR",
-            f"{tool} failed unexpectedly; the server's log says why",
-            actions=["look at the server's standard error"],
-        )
+        message = f"{tool} failed unexpectedly; the server's log says why"
+        return cls("INTERNAL_ERROR", message, "look at the server's standard error")
 
     @classmethod
-    def tool_not_found(
-        cls, name: str, *, hint: str | None = None, action: Action | None = None
-    ) -> Self:
+    def tool_not_found(cls, name: str, hint: str = "", *actions: Action) -> Self:
         """None of the configured registries has this tool."""
-        return cls(
-            "TOOL_NOT_FOUND",
-            f"no tool called {name}" + (f"; {hint}" if hint else ""),
-            details={"tool": name},
-            actions=[FIND_NAME, *([action] if action else [])],
-        )
+        message = f"no tool called {name}" + (f"; {hint}" if hint else "")
+        return cls("TOOL_NOT_FOUND", message, FIND_NAME, *actions, tool=name)
 
     @classmethod
     def version_not_found(cls, name: str, version: str, known: Sequence[str] = ()) -> Self:
@@ -124,8 +95,10 @@ class EnactError(AppError):
         return cls(
             "VERSION_NOT_FOUND",
             f"{name} has no version {version}",
-            details={"tool": name, "version": version, "versions": list(known)},
-            actions=[choose if known else "leave the version out for the latest"],
+            choose if known else "leave the version out for the latest",
+            tool=name,
+            version=version,
+            versions=list(known),
         )
 
     @classmethod
@@ -136,103 +109,67 @@ class EnactError(AppError):
             text="call {} for what is installed",
             person="see what is installed with {}",
         )
-        told = f"{name} is not installed"
-        return cls("NOT_INSTALLED", told, details={"tool": name}, actions=[look])
+        return cls("NOT_INSTALLED", f"{name} is not installed", look, tool=name)
 
     @classmethod
     def config_invalid(cls, path: object, reason: str) -> Self:
         """The user's configuration cannot be used, so whatever needs it is refused."""
-        return cls(
-            "CONFIG_INVALID",
-            f"{path}: {reason}",
-            details={"file": str(path), "reason": reason},
-            actions=[then_again(f"correct {path}")],
-        )
+        step = then_again(f"correct {path}")
+        return cls("CONFIG_INVALID", f"{path}: {reason}", step, file=str(path), reason=reason)
 
     @classmethod
     def store_corrupt(cls, path: object, reason: str) -> Self:
         """A file of the store cannot be read; it is left as it is."""
-        return cls(
-            "STORE_CORRUPT",
-            f"{path} cannot be used: {reason}",
-            details={"file": str(path), "reason": reason},
-            actions=[f"repair {path}, or move it away and install the tools again"],
-        )
+        message = f"{path} cannot be used: {reason}"
+        step = f"repair {path}, or move it away and install the tools again"
+        return cls("STORE_CORRUPT", message, step, file=str(path), reason=reason)
 
     @classmethod
     def store_unavailable(cls, root: object, reason: str) -> Self:
         """The store cannot be written to; nothing in it has changed."""
-        return cls(
-            "STORE_UNAVAILABLE",
-            f"{root} cannot be changed: {reason}",
-            details={"store": str(root), "reason": reason},
-            actions=[then_again(f"check free space and permissions of {root}")],
-        )
+        message = f"{root} cannot be changed: {reason}"
+        step = then_again(f"check free space and permissions of {root}")
+        return cls("STORE_UNAVAILABLE", message, step, store=str(root), reason=reason)
 
     @classmethod
     def busy(cls, path: object) -> Self:
         """Another process is changing the store."""
-        return cls(
-            "BUSY",
-            "another process is installing or removing tools",
-            details={"lock": str(path)},
-            actions=[then_again("wait a moment")],
-        )
+        message = "another process is installing or removing tools"
+        return cls("BUSY", message, then_again("wait a moment"), lock=str(path))
 
     @classmethod
     def bundle_invalid(cls, name: str, reason: str) -> Self:
         """An archive that must not be unpacked."""
-        return cls(
-            "BUNDLE_INVALID",
-            f"the bundle of {name} is refused: {reason}",
-            details={"tool": name, "reason": reason},
-            actions=[f"{PUBLISHER}; nothing was installed"],
-        )
+        message = f"the bundle of {name} is refused: {reason}"
+        step = f"{PUBLISHER}; nothing was installed"
+        return cls("BUNDLE_INVALID", message, step, tool=name, reason=reason)
 
     @classmethod
     def integrity_failed(cls, name: str, reason: str, **details: str) -> Self:
         """The downloaded bytes are not what was promised."""
-        return cls(
-            "INTEGRITY_FAILED",
-            f"{name}: {reason}",
-            details={"tool": name, **details},
-            actions=["try again later; if it happens again, do not trust this registry"],
-        )
+        step = "try again later; if it happens again, do not trust this registry"
+        return cls("INTEGRITY_FAILED", f"{name}: {reason}", step, tool=name, **details)
 
     @classmethod
     def manifest_invalid(cls, name: str, reason: str) -> Self:
         """A tool whose manifest cannot be used."""
-        return cls(
-            "MANIFEST_INVALID",
-            f"the manifest of {name} cannot be used: {reason}",
-            details={"tool": name, "reason": reason},
-            actions=[f"choose another version, or {PUBLISHER}"],
-        )
+        message = f"the manifest of {name} cannot be used: {reason}"
+        step = f"choose another version, or {PUBLISHER}"
+        return cls("MANIFEST_INVALID", message, step, tool=name, reason=reason)
 
     @classmethod
-    def trust_refused(
-        cls, name: str, reason: str, details: Mapping[str, Any], path: object
-    ) -> Self:
+    def trust_refused(cls, name: str, reason: str, path: object, **details: Any) -> Self:
         """The trust policy does not let this tool through."""
-        return cls(
-            "TRUST_REFUSED",
-            f"{name} is not trusted: {reason}",
-            details={"tool": name, **details},
-            actions=[
-                ask_user(f"add an auditor of this tool to trust.trusted_auditors in {path}"),
-                FIND_ANOTHER,
-            ],
-        )
+        message = f"{name} is not trusted: {reason}"
+        step = ask_user(f"add an auditor of this tool to trust.trusted_auditors in {path}")
+        return cls("TRUST_REFUSED", message, step, FIND_ANOTHER, tool=name, **details)
 
     @classmethod
     def vetoed(cls, name: str, auditor: str) -> Self:
         """A trusted auditor has reported this version as failed."""
-        return cls(
-            "TRUST_VETO",
-            f"{name} failed an audit by {auditor}, whom you trust",
-            details={"tool": name, "auditor": auditor},
-            actions=["choose another version or another tool"],
-        )
+        message = f"{name} failed an audit by {auditor}, whom you trust"
+        step = "choose another version or another tool"
+        return cls("TRUST_VETO", message, step, tool=name, auditor=auditor)
 
     @classmethod
     def tool_changed(cls, name: str, version: str, what: str) -> Self:
@@ -243,34 +180,23 @@ class EnactError(AppError):
             text=f"call enact__install for {name} to put the verified files back",
             person="put the verified files back with {}",
         )
-        return cls(
-            "TOOL_CHANGED",
-            f"the files of {name}@{version} are not those that were installed: {what}",
-            details={"tool": name, "version": version, "change": what},
-            actions=[restore],
-        )
+        message = f"the files of {name}@{version} are not those that were installed: {what}"
+        return cls("TOOL_CHANGED", message, restore, tool=name, version=version, change=what)
 
     @classmethod
     def registry_unavailable(cls, url: str, reason: str) -> Self:
         """The registry cannot be reached at all."""
-        return cls(
-            "REGISTRY_UNAVAILABLE",
-            f"the registry {url} cannot be reached: {reason}",
-            details={"registry": url, "reason": reason},
-            actions=[then_again("check the network and registry.url")],
-        )
+        message = f"the registry {url} cannot be reached: {reason}"
+        step = then_again("check the network and registry.url")
+        return cls("REGISTRY_UNAVAILABLE", message, step, registry=url, reason=reason)
 
     @classmethod
-    def registry_error(cls, code: str, message: str, **details: Any) -> Self:
+    def registry_error(cls, registry: str, message: str) -> Self:
         """The registry answered, but not with what was asked for."""
-        return cls(code, message, details=details, actions=[CALL_LATER])
+        return cls("REGISTRY_ERROR", message, CALL_LATER, registry=registry)
 
     @classmethod
     def backend_unavailable(cls, name: str, reason: str, *actions: Action) -> Self:
         """The backend that the tool needs does not work on this machine."""
-        return cls(
-            "PROVIDER_UNAVAILABLE",
-            f"{name} cannot run here: {reason}",
-            details={"tool": name, "reason": reason},
-            actions=actions,
-        )
+        message = f"{name} cannot run here: {reason}"
+        return cls("PROVIDER_UNAVAILABLE", message, *actions, tool=name, reason=reason)

@@ -5,18 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from fleet_agentpack.enact import names, template
 from fleet_agentpack.kit import frontmatter, yaml12
 
-PACKAGE_FILES = (
-    "skill.package.yaml",
-    "skill.package.yml",
-    "skill.yml",
-    "enact.yaml",
-    "enact.yml",
-)
+PACKAGE_FILES = ("skill.package.yaml", "skill.package.yml", "skill.yml", "enact.yaml", "enact.yml")
 MANIFEST_FILES = ("SKILL.md", *PACKAGE_FILES[:3], "enact.md", *PACKAGE_FILES[3:])
 LONGEST_MANIFEST = 1024 * 1024
 LONGEST_DESCRIPTION = 1024
@@ -34,6 +28,7 @@ _FORBIDDEN_VARIABLES = re.compile(
 )
 
 
+T = TypeVar("T")
 Schema = dict[str, object]  # a JSON Schema
 Annotations = Mapping[str, bool | str]  # the MCP hints of a tool, and its title
 
@@ -112,46 +107,44 @@ def load(files: Files) -> Manifest:
     package = next((name for name in PACKAGE_FILES if files.read(name) is not None), None)
     if skill is not None and package is not None:
         header, body = _split("SKILL.md", skill)
-        return parse(
-            {**_fallbacks(header), **_yaml(package, _decode(package, files.read(package) or b""))},
-            body,
-        )
+        fields = _yaml(package, _decode(package, files.read(package) or b""))
+        return parse({**_fallbacks(header), **fields}, body)
     for name in MANIFEST_FILES:
         content = files.read(name)
         if content is None:
             continue
-        if name.endswith(".md"):
-            header, body = _split(name, content)
-            if header is None:
-                raise ManifestError(f"{name} has no header between --- lines")
-            return parse(header, body)
-        return parse(_yaml(name, _decode(name, content)), "")
+        if not name.endswith(".md"):
+            return parse(_yaml(name, _decode(name, content)))
+        header, body = _split(name, content)
+        if header is None:
+            raise ManifestError(f"{name} has no header between --- lines")
+        return parse(header, body)
     raise ManifestError(f"no manifest found; a tool needs one of {', '.join(MANIFEST_FILES)}")
 
 
 def parse(data: Mapping[str, object], body: str = "") -> Manifest:
     """A manifest from its parsed fields and the text below its header. Raises `ManifestError`."""
-    name = _string(data, "name", required=True)
+    name = _field(data, "name", str, "a string")
     if not names.is_name(name):
         raise ManifestError(f"name {name[:80]!r} is not owner/tool in lower case")
-    description = _string(data, "description", required=True)
+    description = _field(data, "description", str, "a string")
     if not description.strip() or len(description) > LONGEST_DESCRIPTION:
         raise ManifestError(f"description must have 1 to {LONGEST_DESCRIPTION} characters")
-    annotations = _annotations(data.get("annotations"))
-    shared = _Inherited(
-        description.strip(), annotations, output_schema=_schema(data, "outputSchema")
-    )
+    annotations = _annotations(data)
+    timeout = _string(data, "timeout")
+    output = _schema(data, "outputSchema")
+    inherited = Script(None, "", description.strip(), {}, output, annotations)
     return Manifest(
         name=name,
         version=_version(data),
         description=description.strip(),
         documentation=(_string(data, "doc") or body or description).strip(),
-        command=_command(data, shared),
-        scripts=_scripts(data, shared),
+        command=_command(data, inherited),
+        scripts=_scripts(data, inherited),
         image=_image(data),
         network=_flag(data, "x-network"),
         stdin_json=_string(data, "x-stdin") == "json",
-        timeout_s=_timeout(data),
+        timeout_s=seconds(timeout) if timeout else None,
         variables=_variables(data),
         annotations=annotations,
         tags=_strings(data, "tags"),
@@ -202,15 +195,22 @@ def _yaml(name: str, text: str) -> dict[str, object]:
     return data
 
 
-def _string(data: Mapping[str, object], key: str, *, required: bool = False) -> str:
+def _field(
+    data: Mapping[str, object], key: str, kind: type[T], words: str, default: T | None = None
+) -> T:
+    """A declared field of one kind, or its default. Raises `ManifestError`."""
     value = data.get(key)
     if value is None:
-        if required:
-            raise ManifestError(f"{key} is missing")
-        return ""
-    if not isinstance(value, str):
-        raise ManifestError(f"{key} must be a string")
+        value = default
+    if value is None:
+        raise ManifestError(f"{key} is missing")
+    if not isinstance(value, kind):
+        raise ManifestError(f"{key} must be {words}")
     return value
+
+
+def _string(data: Mapping[str, object], key: str) -> str:
+    return _field(data, key, str, "a string", "")
 
 
 def _strings(data: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -241,15 +241,8 @@ def _image(data: Mapping[str, object]) -> str | None:
     return image or None
 
 
-def _timeout(data: Mapping[str, object]) -> float | None:
-    text = _string(data, "timeout")
-    return seconds(text) if text else None
-
-
 def _variables(data: Mapping[str, object]) -> tuple[Variable, ...]:
-    declared = {} if data.get("env") is None else data["env"]
-    if not isinstance(declared, dict):
-        raise ManifestError("env must be a mapping of variables")
+    declared: dict[object, object] = _field(data, "env", dict, "a mapping of variables", {})
     return tuple(_variable(name, entry) for name, entry in declared.items())
 
 
@@ -270,13 +263,10 @@ def _variable(name: object, entry: object) -> Variable:
     )
 
 
-def _annotations(value: object) -> dict[str, bool | str]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ManifestError("annotations must be a mapping")
-    title = _string(value, "title")
-    hints = {key: _flag(value, key) for key in _HINTS if key in value}
+def _annotations(data: Mapping[str, object]) -> dict[str, bool | str]:
+    declared: dict[str, object] = _field(data, "annotations", dict, "a mapping", {})
+    title = _string(declared, "title")
+    hints = {key: _flag(declared, key) for key in _HINTS if key in declared}
     return {**hints, **({"title": title} if title else {})}
 
 
@@ -292,9 +282,8 @@ def _schema(data: Mapping[str, object], key: str, fallback: Schema | None = None
         raise ManifestError("inputSchema must describe an object")
     for name, rule in _properties(value).items():
         if isinstance(rule, dict) and "default" in rule and _takes_path(rule):
-            raise ManifestError(
-                f"{name}: a path must not have a default; only the caller names files"
-            )
+            reason = "a path must not have a default; only the caller names files"
+            raise ManifestError(f"{name}: {reason}")
     return {"type": "object", **value}
 
 
@@ -310,37 +299,28 @@ def _takes_path(rule: Mapping[str, object]) -> bool:
     return rule.get("format") in PATH_FORMATS or (isinstance(items, dict) and _takes_path(items))
 
 
-@dataclass(frozen=True)
-class _Inherited:
-    """What a script inherits from its tool unless it declares its own."""
-
-    description: str
-    annotations: Annotations
-    input_schema: Schema | None = None
-    output_schema: Schema | None = None
-
-
-def _command(data: Mapping[str, object], tool: _Inherited) -> Script | None:
+def _command(data: Mapping[str, object], tool: Script) -> Script | None:
     command = _string(data, "command")
     if not command.strip():
         return None
-    return _script(None, command, {}, replace(tool, input_schema=_schema(data, "inputSchema")))
+    return _script(None, command, {"inputSchema": data.get("inputSchema")}, tool)
 
 
-def _scripts(data: Mapping[str, object], tool: _Inherited) -> dict[str, Script]:
-    declared = {} if data.get("scripts") is None else data["scripts"]
-    if not isinstance(declared, dict):
-        raise ManifestError("scripts must be a mapping of names to commands")
+def _scripts(data: Mapping[str, object], tool: Script) -> dict[str, Script]:
+    declared: dict[str, object] = _field(
+        data, "scripts", dict, "a mapping of names to commands", {}
+    )
     if len(declared) == 1:
-        tool = replace(tool, input_schema=_schema(data, "inputSchema"))
+        tool = replace(tool, input_schema=_schema(data, "inputSchema") or {})
         return {name: _declared(name, entry, tool) for name, entry in declared.items()}
+    own = replace(tool, output_schema=None)
     return {
-        name: _declared(name, entry, _Inherited(f"{tool.description} ({name})", tool.annotations))
+        name: _declared(name, entry, replace(own, description=f"{tool.description} ({name})"))
         for name, entry in declared.items()
     }
 
 
-def _declared(name: object, entry: object, tool: _Inherited) -> Script:
+def _declared(name: object, entry: object, tool: Script) -> Script:
     if not isinstance(name, str) or not names.SCRIPT_NAME.match(name):
         raise ManifestError(f"scripts: {name!r} is not a usable name")
     fields = {"command": entry} if isinstance(entry, str) else entry
@@ -352,33 +332,26 @@ def _declared(name: object, entry: object, tool: _Inherited) -> Script:
     return _script(name, command, fields, tool)
 
 
-def _script(
-    name: str | None, command: str, fields: Mapping[str, object], tool: _Inherited
-) -> Script:
+def _script(name: str | None, command: str, fields: Mapping[str, object], tool: Script) -> Script:
+    """A command with its own fields; what it does not declare, it inherits from the tool."""
     schema = _schema(fields, "inputSchema") or tool.input_schema or _inferred(command)
-    _check_command(command, schema)
+    try:
+        template.check(command, _properties(schema))
+    except template.TemplateError as error:
+        raise ManifestError(str(error)) from error
     return Script(
         name=name,
         command=command,
         description=_string(fields, "description") or tool.description,
         input_schema=schema,
         output_schema=_schema(fields, "outputSchema", tool.output_schema),
-        annotations={**tool.annotations, **_annotations(fields.get("annotations"))},
+        annotations={**tool.annotations, **_annotations(fields)},
     )
-
-
-def _check_command(command: str, schema: Mapping[str, object]) -> None:
-    try:
-        template.check(command, _properties(schema))
-    except template.TemplateError as error:
-        raise ManifestError(str(error)) from error
 
 
 def _inferred(command: str) -> Schema:
     """The schema of a command without one: every placeholder is a required string."""
     found = template.parameters(command)
-    schema: Schema = {
-        "type": "object",
-        "properties": {name: {"type": "string"} for name in found},
-    }
+    properties = {name: {"type": "string"} for name in found}
+    schema: Schema = {"type": "object", "properties": properties}
     return {**schema, "required": found} if found else schema

@@ -118,13 +118,8 @@ class NameTable:
 def entries_of(name: str, scripts: Iterable[str], *, has_command: bool) -> dict[Entry, str | None]:
     """The callable entries of a tool, each with the script it runs (None: the command itself)."""
     names = list(scripts)
-    main = None
-    if not has_command:
-        main = (
-            names[0]
-            if len(names) == 1
-            else next((each for each in MAIN_SCRIPTS if each in names), None)
-        )
+    mains = names if len(names) == 1 else [each for each in MAIN_SCRIPTS if each in names]
+    main = mains[0] if mains and not has_command else None
     found: dict[Entry, str | None] = {}
     if has_command or main or not names:
         found[Entry(name)] = main

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleet_agentpack.enact import names
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.names import (
-    BUILTIN_NAMESPACE,
-    Entry,
-    build_table,
-    is_name,
-    is_reserved,
-    is_version,
-)
+from fleet_agentpack.enact.names import Entry
 from fleet_agentpack.enact.results import BrokenTool
 from fleet_agentpack.kit.stamps import Stamp, certain_stamp, stamp
 
@@ -34,6 +29,12 @@ class Projected:
     entry: Entry
     script: Script | None
     installed: Installed
+
+    def listed(self) -> object:
+        """Everything that a client's list of tools shows of it."""
+        tool, script = self.installed.manifest, self.script
+        described = replace(script, name=None, command="") if script else tool.description
+        return self.mcp_name, described, tool.network
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +59,16 @@ class Projection:
 
     def listed(self) -> list[object]:
         """Everything that a client's list of tools shows."""
-        return [
-            (mcp_name, found.installed.manifest.description, found.installed.manifest.network)
-            if found.script is None
-            else (
-                mcp_name,
-                found.script.description,
-                found.script.input_schema,
-                found.script.output_schema,
-                found.script.annotations,
-                found.installed.manifest.network,
-            )
-            for mcp_name, found in self.callables.items()
-        ]
+        return [each.listed() for each in self.callables.values()]
+
+    @cached_property
+    def names(self) -> Mapping[str, Mapping[str | None, str]]:
+        """The MCP names of every tool that clients see, by script."""
+        found: dict[str, dict[str | None, str]] = {}
+        for each in self.callables.values():
+            script = each.script.name if each.script else None
+            found.setdefault(each.installed.name, {})[script] = each.mcp_name
+        return found
 
 
 class Projector:
@@ -116,7 +114,7 @@ class Projector:
         """The files whose change may change what clients see, as they were when last read."""
         if self._projection is not None:
             return self._projection.sources
-        return {str(path): certain_stamp(path) for each in self._stores for path in each.sources()}
+        return _stamps(path for store in self._stores for path in store.sources())
 
     def _stamp(self) -> tuple[object, list[Stamp | None]]:
         return [store.stamp() for store in self._stores], [stamp(path) for path in self._folders]
@@ -129,25 +127,25 @@ class Projector:
         self._folders = {}
         sources: dict[str, Stamp | None] = {}
         for store in self._stores:
-            sources |= {str(path): certain_stamp(path) for path in store.sources()}
-            pins = _pins(store)
-            warnings += pins.warnings
-            for name, version in pins.versions.items():
+            sources |= _certain(_stamps(store.sources()))
+            versions, shown, wrong = _pins(store)
+            warnings += wrong
+            for name, version in versions.items():
                 folder = str(store.folder(name, version))
                 self._folders[folder] = stamp(folder)
-                found = {str(path): certain_stamp(path) for path in store.sources_of(name, version)}
-                sources |= found
+                found = _stamps(store.sources_of(name, version))
+                sources |= _certain(found)
                 try:
                     installed[name] = self._load(store, name, version, (*found.values(),))
                 except EnactError as error:
                     broken.append(BrokenTool(name, version, error))
-            visible.update(dict.fromkeys(name for name in pins.shown if name in installed))
+            visible.update(dict.fromkeys(name for name in shown if name in installed))
         entries = {
             entry: (installed[name], script)
             for name in visible
             for entry, script in installed[name].manifest.entries().items()
         }
-        table = build_table(entries, taken=[f"enact__{each}" for each in META_TOOLS])
+        table = names.build_table(entries, taken=[f"enact__{each}" for each in META_TOOLS])
         callables = {
             mcp_name: Projected(mcp_name, entry, entries[entry][1], entries[entry][0])
             for mcp_name, entry in sorted(table.entries.items())
@@ -156,7 +154,7 @@ class Projector:
         return Projection(callables, installed, tuple(broken), tuple(warnings), sources)
 
     def _load(self, store: Store, name: str, version: str, stamps: object) -> Installed:
-        if not is_version(version):
+        if not names.is_version(version):
             raise EnactError.store_corrupt(store.tools_path, f"{version[:80]!r} is not a version")
         key = (store.root, name, version, stamps)
         if key not in self._manifests:
@@ -165,16 +163,8 @@ class Projector:
         return self._manifests[key]
 
 
-@dataclass(frozen=True)
-class _Pins:
-    """What a store's files say is installed, and which of it clients see."""
-
-    versions: Mapping[str, str]
-    shown: Collection[str]
-    warnings: Sequence[str]
-
-
-def _pins(store: Store) -> _Pins:
+def _pins(store: Store) -> tuple[Mapping[str, str], Collection[str], Sequence[str]]:
+    """What a store's files say is installed, which of it clients see, and what is wrong."""
     warnings: list[str] = []
     try:
         versions = store.tools().tools
@@ -183,7 +173,7 @@ def _pins(store: Store) -> _Pins:
     try:
         mcp = store.mcp()
     except EnactError as error:
-        return _Pins(versions, (), [*warnings, error.message])
+        return versions, (), [*warnings, error.message]
     if mcp.dangling:
         warnings.append(
             f"the active toolset {mcp.active!r} does not exist, so clients see no installed tool; "
@@ -193,8 +183,17 @@ def _pins(store: Store) -> _Pins:
     versions = {**shown, **versions, **shown}
     strange = [name for name in versions if not _is_installable(name)]
     warnings += [f"{store.tools_path}: {name[:80]!r} is not a tool's name" for name in strange]
-    return _Pins({n: v for n, v in versions.items() if n not in strange}, shown, warnings)
+    return {n: v for n, v in versions.items() if n not in strange}, shown, warnings
 
 
 def _is_installable(name: str) -> bool:
-    return is_name(name) and (not is_reserved(name) or name.startswith(BUILTIN_NAMESPACE))
+    is_ours = name.startswith(names.BUILTIN_NAMESPACE)
+    return names.is_name(name) and (is_ours or not names.is_reserved(name))
+
+
+def _stamps(paths: Iterable[Path]) -> dict[str, Stamp | None]:
+    return {str(path): stamp(path) for path in paths}
+
+
+def _certain(found: Mapping[str, Stamp | None]) -> dict[str, Stamp | None]:
+    return {path: certain_stamp(each) for path, each in found.items()}

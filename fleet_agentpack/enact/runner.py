@@ -51,7 +51,7 @@ class Runner:
         # not choose where a tool that holds the user's secrets sends them.
         self._variables = variables.VariableSources(
             settings.environ,
-            (settings.root / ".env",),
+            settings.root / ".env",
             settings.keyring or variables.system_keyring,
         )
 
@@ -109,41 +109,31 @@ class Runner:
                     start.command, timeout_s=timeout_s, tick=tick, on_kill=start.on_kill
                 )
             except OSError as error:
-                raise EnactError.backend_unavailable(
-                    job.tool,
-                    f"{start.command.argv[0]}: {error.strerror or error}",
-                    ask_user(f"install what {job.tool} needs, or call another tool"),
-                ) from error
+                reason = f"{start.command.argv[0]}: {error.strerror or error}"
+                step = ask_user(f"install what {job.tool} needs, or call another tool")
+                raise EnactError.backend_unavailable(job.tool, reason, step) from error
         if ended.reason == "exit" and ended.exit_code == start.failed_status:
             said = ended.stderr.decode("utf-8", "replace").strip()[-LONGEST_EXCERPT:]
-            raise EnactError.backend_unavailable(
-                job.tool,
-                f"{provider.name} failed: {said}",
-                ask_user(f"check that {provider.name} works and can pull {job.image}"),
-            )
+            step = ask_user(f"check that {provider.name} works and can pull {job.image}")
+            raise EnactError.backend_unavailable(job.tool, f"{provider.name} failed: {said}", step)
         return ended
 
     def _provider(self, subject: Runnable, execution: ExecutionConfig) -> Backend:
         name = subject.manifest.name
+        provider: Backend
         if subject.builtin:
             sandboxed = execution.backend != "local" and not self._bubblewrap.unavailable()
-            return self._usable(name, self._bubblewrap if sandboxed else self._direct)
-        if any(_in_scope(name, scope) for scope in execution.trusted_scopes):
+            provider = self._bubblewrap if sandboxed else Host(self._path, "direct")
+        elif any(_in_scope(name, scope) for scope in execution.trusted_scopes):
             return Host(self._path)
-        natural = "container" if subject.manifest.image else "bubblewrap"
-        provider = self._backend(execution.backend or natural)
-        if provider.unavailable() and execution.fallback:
-            provider = self._backend(execution.fallback)
-        return self._usable(name, provider)
-
-    def _usable(self, name: str, provider: Backend) -> Backend:
-        reason = provider.unavailable()
-        if reason:
-            raise EnactError.backend_unavailable(
-                name,
-                reason,
-                ask_user("install it, or choose execution.default in ~/.enact/config.yaml"),
-            )
+        else:
+            natural = "container" if subject.manifest.image else "bubblewrap"
+            provider = self._backend(execution.backend or natural)
+            if provider.unavailable() and execution.fallback:
+                provider = self._backend(execution.fallback)
+        if reason := provider.unavailable():
+            step = ask_user("install it, or choose execution.default in ~/.enact/config.yaml")
+            raise EnactError.backend_unavailable(name, reason, step)
         return provider
 
     def _backend(self, name: str) -> Backend:
@@ -159,10 +149,6 @@ class Runner:
     @cached_property
     def _bubblewrap(self) -> Bubblewrap:
         return Bubblewrap(self._path, self._settings.home)
-
-    @property
-    def _direct(self) -> Host:
-        return Host(self._path, "direct")
 
     @property
     def _path(self) -> str:
@@ -189,15 +175,17 @@ def _result(
     duration_ms = round(ended.duration_s * 1000)
 
     def failed(code: str, message: str, action: Action | str) -> EnactError:
-        details = {
-            "tool": tool,
-            "provider": provider,
-            "exit_code": ended.exit_code,
-            "duration_ms": duration_ms,
-            "stdout": stdout[:LONGEST_EXCERPT],
-            "stderr": stderr[-LONGEST_EXCERPT:],
-        }
-        return EnactError(code, f"{tool} {message}", details=details, actions=[action])
+        return EnactError(
+            code,
+            f"{tool} {message}",
+            action,
+            tool=tool,
+            provider=provider,
+            exit_code=ended.exit_code,
+            duration_ms=duration_ms,
+            stdout=stdout[:LONGEST_EXCERPT],
+            stderr=stderr[-LONGEST_EXCERPT:],
+        )
 
     if ended.reason == "timeout":
         message = f"did not finish within {ended.duration_s:.0f} s and was stopped"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.enact import results
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.names import Reference, parse
+from fleet_agentpack.enact.names import Entry, Reference, parse
 from fleet_agentpack.enact.results import BrokenTool, if_any
 from fleet_agentpack.enact.sessions import Sessions
 from fleet_agentpack.enact.store import Store
@@ -99,7 +99,8 @@ class EnactService:
         found = self._installed(wanted, session)
         if found:
             self._check(found)
-            return results.LearnResult(describe(found.manifest, self._names(found, session)))
+            names = self.projection(session).names.get(found.name, {})
+            return results.LearnResult(describe(found.manifest, names))
         acquired = self._sources.acquire(wanted, self.config)
         return results.LearnResult(describe(acquired.manifest, {}), if_any(acquired.warnings))
 
@@ -115,20 +116,20 @@ class EnactService:
         """Verify a tool and install it; MCP clients see it at once."""
         wanted = parse(tool, version)
         store = self._writable_store(session)
-
-        def tick() -> None:
-            report(0, 2, f"fetching {wanted}")
-
-        acquired = self._sources.acquire(wanted, self.config, tick)
-        report(1, 2, f"installing {acquired.receipt.name}@{acquired.receipt.version}")
-        project_file = self._settings.project_file if project else None
-        replaced = store.install(acquired.package, acquired.receipt, project=project_file)
+        acquired = self._sources.acquire(
+            wanted, self.config, lambda: report(0, 2, f"fetching {wanted}")
+        )
         receipt = acquired.receipt
+        report(1, 2, f"installing {receipt.name}@{receipt.version}")
+        project_file = self._settings.project_file if project else None
+        replaced = store.install(acquired.package, receipt, project=project_file)
         message = f"Installed {receipt.name}@{receipt.version}"
         if replaced.version and replaced.version != receipt.version:
             message += f" (was {replaced.version})"
         warnings = [*acquired.warnings, *replaced.warnings]
-        warnings += self._after_install(store, receipt.name)
+        mcp = store.mcp()
+        if mcp.active is not None and receipt.name not in mcp.visible():
+            warnings.append(f"the active toolset {mcp.active!r} does not show {receipt.name}")
         return results.ChangeResult(message, if_any(warnings))
 
     def uninstall(
@@ -151,12 +152,10 @@ class EnactService:
     def installed(self, session: str | None = None) -> results.ToolList:
         """What is installed."""
         projection = self.projection(session)
-        names: dict[str, list[str]] = {}
-        for each in projection.callables.values():
-            names.setdefault(each.installed.name, []).append(each.mcp_name)
+        names = {name: tuple(scripts.values()) for name, scripts in projection.names.items()}
         tools = tuple(
             results.InstalledTool(
-                name, found.version, found.manifest.description, tuple(names.get(name, ()))
+                name, found.version, found.manifest.description, names.get(name, ())
             )
             for name, found in sorted(projection.installed.items())
         )
@@ -190,8 +189,7 @@ class EnactService:
         wanted, given = parse(tool), args or {}
         found = self._installed(wanted, session)
         if found:
-            script = _script(found.manifest, wanted)
-            return self._run_installed(found, script, given, report)
+            return self._run_installed(found, _script(found.manifest, wanted), given, report)
         config = self.config
         execution = config.execution
         acquired = self._sources.acquire(
@@ -292,63 +290,38 @@ class EnactService:
                 raise broken.error.with_traceback(None)
         return None
 
-    def _names(self, found: Installed, session: str | None) -> dict[str | None, str]:
-        return {
-            each.script.name if each.script else None: each.mcp_name
-            for each in self.projection(session).callables.values()
-            if each.installed.name == found.name
-        }
-
     def _writable_store(self, session: str | None) -> Store:
         if not self._settings.session_scope:
             return self.store
         if session is None:
-            raise EnactError(
-                "SESSION_REQUIRED",
-                "this server installs tools per session, and this call has no session",
-                actions=["connect with a session or a token, or use enact__run"],
-            )
+            message = "this server installs tools per session, and this call has no session"
+            step = "connect with a session or a token, or use enact__run"
+            raise EnactError("SESSION_REQUIRED", message, step)
         return self._sessions.store(session)
 
     def _not_ours(self, name: str, store: Store) -> EnactError:
         if store is not self.store and name in self.store.tools().tools:
             remove = Action.command("tool", "uninstall", name, text="ask the user to run: {}")
-            return EnactError(
-                "NOT_ALLOWED",
-                f"{name} was installed for all sessions; a session can remove only its own tools",
-                details={"tool": name},
-                actions=[remove],
-            )
+            reason = "was installed for all sessions; a session can remove only its own tools"
+            return EnactError("NOT_ALLOWED", f"{name} {reason}", remove, tool=name)
         return EnactError.not_installed(name)
-
-    def _after_install(self, store: Store, name: str) -> list[str]:
-        mcp = store.mcp()
-        if mcp.active is not None and name not in mcp.visible():
-            return [f"the active toolset {mcp.active!r} does not show {name}"]
-        return []
 
 
 def _script(manifest: Manifest, wanted: Reference) -> Script | None:
     """The script that a reference names."""
-    if wanted.script:
-        if wanted.script in manifest.scripts:
-            return manifest.scripts[wanted.script]
-        raise _no_such_script(manifest, wanted.script)
-    entries = manifest.entries()
-    main = next((entry for entry in entries if entry.script is None), None)
-    if main is None:
-        raise _no_such_script(manifest, None)
-    return entries[main]
-
-
-def _no_such_script(manifest: Manifest, script: str | None) -> EnactError:
+    if wanted.script and wanted.script in manifest.scripts:
+        return manifest.scripts[wanted.script]
+    entries, main = manifest.entries(), Entry(manifest.name)
+    if not wanted.script and main in entries:
+        return entries[main]
     known = sorted(manifest.scripts)
-    said = f"has no script {script}" if script else "has several scripts: name one"
+    said = f"has no script {wanted.script}" if wanted.script else "has several scripts: name one"
     runs = [f"{manifest.name}:{each}" for each in known[:5]]
-    return EnactError(
+    raise EnactError(
         "SCRIPT_NOT_FOUND",
         f"{manifest.name} {said}",
-        details={"tool": manifest.name, "scripts": known},
-        actions=[Action("enact__run", {"tool": each}, f"run {each}", "{}") for each in runs]
-        or [f"run {manifest.name} without a script"],
+        *[Action("enact__run", {"tool": each}, f"run {each}", "{}") for each in runs],
+        *([] if known else [f"run {manifest.name} without a script"]),
+        tool=manifest.name,
+        scripts=known,
     )

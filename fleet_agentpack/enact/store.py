@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.names import is_version
 from fleet_agentpack.enact.tool_lists import McpFile, ToolsFile, encoded, read_object
 from fleet_agentpack.kit.disk import Disk
 from fleet_agentpack.kit.files import write_atomic
@@ -89,10 +90,9 @@ class Store:
 
         receipt = self._needed_receipt(name, version)
         try:
-            found = load(VerifiedFolder(self.folder(name, version), receipt))
+            return load(VerifiedFolder(self.folder(name, version), receipt))
         except ManifestError as error:
             raise EnactError.manifest_invalid(f"{name}@{version}", str(error)) from error
-        return found
 
     def verify(self, name: str, version: str) -> Receipt:
         """Compare the files on disk with the receipt. Raises `EnactError` when they differ."""
@@ -104,11 +104,7 @@ class Store:
         except (BundleError, OSError) as error:
             raise EnactError.tool_changed(name, version, str(error)) from error
         if found != receipt.files:
-            differing = sorted(
-                path
-                for path in {*found, *receipt.files}
-                if found.get(path) != receipt.files.get(path)
-            )
+            differing = sorted({path for path, _ in found.items() ^ receipt.files.items()})
             raise EnactError.tool_changed(name, version, ", ".join(differing[:5]))
         return receipt
 
@@ -122,6 +118,8 @@ class Store:
 
     def sources_of(self, name: str, version: str) -> list[Path]:
         """The files that say how an installed version looks to clients."""
+        if not is_version(version):
+            return []
         from fleet_agentpack.enact.manifest import MANIFEST_FILES
 
         folder = self.folder(name, version)
@@ -143,8 +141,6 @@ class Store:
         With a project, the project's `tools.json` pins the version and MCP clients do not see it.
         Raises `EnactError`.
         """
-        from fleet_agentpack.enact import toolsets
-
         name, version = receipt.name, receipt.version
         with self._locked() as warnings:
             before = ToolsFile.read(project or self.tools_path)
@@ -159,7 +155,7 @@ class Store:
                 pins.path: encoded(pins.data),
             }
             if project is None:
-                changes[self.mcp_path] = encoded(toolsets.with_tool(mcp, name, version).data)
+                changes[self.mcp_path] = encoded(mcp.adding(name, version).data)
             if previous is not None and previous != version:
                 changes |= self._unneeded(name, previous, pins)
             self._swap.replace(changes)
@@ -167,8 +163,6 @@ class Store:
 
     def uninstall(self, name: str, *, project: Path | None = None) -> StoreChange:
         """Remove a tool, and its files unless a project still needs them. Raises `EnactError`."""
-        from fleet_agentpack.enact import toolsets
-
         with self._locked() as warnings:
             before = ToolsFile.read(project or self.tools_path)
             version = before.tools.get(name)
@@ -177,7 +171,7 @@ class Store:
             mcp, pins = self.mcp(), before.removing(name)
             changes: dict[Path, New] = {pins.path: encoded(pins.data)}
             if project is None:
-                changes[self.mcp_path] = encoded(toolsets.without_tool(mcp, name).data)
+                changes[self.mcp_path] = encoded(mcp.removing(name).data)
             self._swap.replace(changes | self._unneeded(name, version, pins))
         return StoreChange(version, warnings)
 

@@ -81,10 +81,6 @@ def _words(command: str) -> list[str]:
         raise TemplateError(f"the command {command[:80]!r} has an unclosed quote") from error
 
 
-def _pattern(command: str) -> re.Pattern[str]:
-    return _BRACES if _BRACES.search(command) else _DOLLAR
-
-
 def _as_shell_text(command: str, known: Collection[str]) -> str:
     """What a shell would read; nothing where no shell is used."""
     schema = {"properties": dict.fromkeys(known)}

@@ -6,8 +6,8 @@ Both are read strictly and written whole; unknown keys are kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,10 @@ class ToolsFile:
 
     def removing(self, name: str) -> ToolsFile:
         """The same, without this tool and its aliases."""
-        tools = {key: value for key, value in self.tools.items() if key != name}
-        data = {**self.data, "tools": tools}
+        data = {**self.data, "tools": _without(self.tools, name)}
         if "aliases" in data:
-            aliases = dict(self.data["aliases"])
-            data["aliases"] = {key: value for key, value in aliases.items() if value != name}
+            aliases = self.data["aliases"].items()
+            data["aliases"] = {key: value for key, value in aliases if value != name}
         return ToolsFile(self.path, data)
 
 
@@ -103,6 +102,24 @@ class McpFile:
         members = self.toolsets.get(self.active, ())
         return {name: self.tools[name] for name in members if name in self.tools}
 
+    def adding(self, name: str, version: str) -> McpFile:
+        """The same, with this tool added; clients see it also when a toolset is active."""
+        added = replace(self, tools={**self.tools, name: version})
+        members = self.toolsets.get(self.active or "")
+        return added if members is None else added.with_toolset(str(self.active), (*members, name))
+
+    def removing(self, name: str) -> McpFile:
+        """The same, without this tool in the list or in any toolset."""
+        toolsets = {
+            key: tuple(each for each in members if each != name)
+            for key, members in self.toolsets.items()
+        }
+        return replace(self, tools=_without(self.tools, name), toolsets=toolsets)
+
+    def with_toolset(self, name: str, members: Iterable[str]) -> McpFile:
+        """The same, with this toolset, in which every tool is named once."""
+        return replace(self, toolsets={**self.toolsets, name: tuple(dict.fromkeys(members))})
+
     @property
     def data(self) -> dict[str, object]:
         """The file's content."""
@@ -112,6 +129,10 @@ class McpFile:
             "toolsets": {name: list(members) for name, members in self.toolsets.items()},
             "activeToolset": self.active,
         }
+
+
+def _without(tools: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in tools.items() if key != name}
 
 
 def _texts(path: Path, key: str, value: Any) -> dict[str, str]:

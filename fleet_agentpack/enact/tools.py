@@ -25,14 +25,8 @@ from fleet_agentpack.wire.provider import (
 from fleet_agentpack.wire.replies import Reply
 
 if TYPE_CHECKING:
+    from fleet_agentpack.enact import results
     from fleet_agentpack.enact.projection import Projected, Projection
-    from fleet_agentpack.enact.results import (
-        ChangeResult,
-        LearnResult,
-        RunResult,
-        SearchResult,
-        ToolList,
-    )
     from fleet_agentpack.enact.service import EnactService
 
 ToolName = Annotated[str, Field(description="Tool name (e.g., 'alice/utils/weather')")]
@@ -82,10 +76,6 @@ class InstalledTools:
         return self._made[projection]
 
 
-def _end_session(enact: "EnactService", session: str) -> None:
-    enact.end_session(session)
-
-
 mcp = DomainTools(
     "enact",
     server_name="enact-mcp-server",
@@ -94,7 +84,7 @@ mcp = DomainTools(
     error=EnactError,
     open_service=open_service,
     catalogue=InstalledTools,
-    end_session=_end_session,
+    end_session=lambda enact, session: enact.end_session(session),
 )
 
 
@@ -104,7 +94,7 @@ def enact__search(
     enact: "EnactService" = Depends(mcp.service),
     query: Annotated[str, Field(description="Search query (keywords, descriptions, or tags)")],
     limit: Annotated[float, Field(description="Maximum results to return")] = 10,
-) -> "SearchResult":
+) -> "results.SearchResult":
     """Search the Enact registry for tools. Returns matching tools with descriptions."""
     return enact.search(query, limit)
 
@@ -116,7 +106,7 @@ def enact__learn(
     call: Call = CurrentCall(),
     tool: ToolName,
     version: ToolVersion = None,
-) -> "LearnResult":
+) -> "results.LearnResult":
     """Get documentation for a tool. Returns the full enact.md content including usage instructions."""  # noqa: E501 - the contract's words
     return enact.learn(tool, version, call.session)
 
@@ -128,7 +118,7 @@ def enact__install(
     call: Call = CurrentCall(),
     tool: ToolName,
     version: ToolVersion = None,
-) -> "ChangeResult":
+) -> "results.ChangeResult":
     """Install a tool globally. After installation, the tool becomes available as a callable MCP tool."""  # noqa: E501 - the contract's words
     result = enact.install(tool, version, call.session, call.report)
     call.tools_changed()
@@ -141,7 +131,7 @@ def enact__uninstall(
     enact: "EnactService" = Depends(mcp.service),
     call: Call = CurrentCall(),
     tool: Annotated[str, Field(description="Tool name to uninstall")],
-) -> "ChangeResult":
+) -> "results.ChangeResult":
     """Uninstall a globally installed tool."""
     result = enact.uninstall(tool, call.session)
     call.tools_changed()
@@ -152,7 +142,7 @@ def enact__uninstall(
 def enact__list(
     enact: "EnactService" = Depends(mcp.service),
     call: Call = CurrentCall(),
-) -> "ToolList":
+) -> "results.ToolList":
     """List all globally installed tools. These are the tools available for direct execution."""
     return enact.installed(call.session)
 
@@ -169,7 +159,7 @@ def enact__run(
     args: Annotated[
         dict[str, Any] | None, Field(description="Arguments to pass to the tool")
     ] = None,
-) -> "RunResult":
+) -> "results.RunResult":
     """Run any tool by name, even if not installed. For installed tools, prefer calling them directly."""  # noqa: E501 - the contract's words
     return enact.run(tool, args, call.session, call.report)
 
@@ -213,7 +203,7 @@ def _annotations(
     )
 
 
-def _reply(result: "RunResult") -> Reply:
+def _reply(result: "results.RunResult") -> Reply:
     """The tool's own output as the result; how it ran is beside it."""
     output = result.output
     ran = {key: getattr(result, key) for key in ("exit_code", "duration_ms", "provider")}

@@ -62,27 +62,6 @@ class Toolsets:
         return ToolsetChange("remove", name, f"Removed {tool} from {name}", tool)
 
 
-def with_tool(state: McpFile, name: str, version: str) -> McpFile:
-    """A tool was installed: clients see it, also when a toolset is active."""
-    state = replace(state, tools={**state.tools, name: version})
-    members = state.toolsets.get(state.active or "")
-    if members is None or name in members:
-        return state
-    return _with(state, str(state.active), (*members, name))
-
-
-def without_tool(state: McpFile, name: str) -> McpFile:
-    """A tool is gone: from the list and from every toolset."""
-    return replace(
-        state,
-        tools={key: value for key, value in state.tools.items() if key != name},
-        toolsets={
-            key: tuple(each for each in members if each != name)
-            for key, members in state.toolsets.items()
-        },
-    )
-
-
 def _used(state: McpFile, name: str | None) -> McpFile:
     if name is not None:
         _members(state, name)
@@ -93,13 +72,9 @@ def _created(state: McpFile, name: str) -> McpFile:
     if not _NAME.match(name):
         raise EnactError.bad_argument("toolset", f"{name[:80]!r} is not a usable name")
     if name in state.toolsets:
-        raise EnactError(
-            "TOOLSET_EXISTS",
-            f"there is already a toolset {name}",
-            details={"toolset": name},
-            actions=["choose another name, or delete it first"],
-        )
-    return _with(state, name, tuple(state.tools))
+        step = "choose another name, or delete it first"
+        raise EnactError("TOOLSET_EXISTS", f"there is already a toolset {name}", step, toolset=name)
+    return state.with_toolset(name, tuple(state.tools))
 
 
 def _deleted(state: McpFile, name: str) -> McpFile:
@@ -114,7 +89,7 @@ def _added(state: McpFile, name: str, tool: str) -> McpFile:
         raise EnactError.bad_argument("tool", f"{tool[:80]!r} is not a tool's name")
     if tool not in state.tools:
         raise EnactError.not_installed(tool)
-    return _with(state, name, tuple(dict.fromkeys((*members, tool))))
+    return state.with_toolset(name, (*members, tool))
 
 
 def _removed(state: McpFile, name: str, tool: str) -> McpFile:
@@ -123,24 +98,19 @@ def _removed(state: McpFile, name: str, tool: str) -> McpFile:
         raise EnactError(
             "NOT_IN_TOOLSET",
             f"{tool} is not in the toolset {name}",
-            details={"toolset": name, "tool": tool, "tools": [*members]},
-            actions=[f"choose one of {', '.join(members)}" if members else "it is empty"],
+            f"choose one of {', '.join(members)}" if members else "it is empty",
+            toolset=name,
+            tool=tool,
+            tools=[*members],
         )
-    return _with(state, name, tuple(each for each in members if each != tool))
+    return state.with_toolset(name, (each for each in members if each != tool))
 
 
 def _members(state: McpFile, name: str) -> tuple[str, ...]:
     if name not in state.toolsets:
         known = sorted(state.toolsets)
         create = Action.command("mcp", "toolset", "create", "NAME", text="create one with: {}")
-        raise EnactError(
-            "TOOLSET_NOT_FOUND",
-            f"there is no toolset {name}",
-            details={"toolset": name, "toolsets": known},
-            actions=[f"choose one of {', '.join(known)}" if known else create],
-        )
+        step = f"choose one of {', '.join(known)}" if known else create
+        message = f"there is no toolset {name}"
+        raise EnactError("TOOLSET_NOT_FOUND", message, step, toolset=name, toolsets=known)
     return state.toolsets[name]
-
-
-def _with(state: McpFile, name: str, members: tuple[str, ...]) -> McpFile:
-    return replace(state, toolsets={**state.toolsets, name: members})

@@ -37,30 +37,24 @@ class VariableSources:
     """Where values come from."""
 
     environ: Mapping[str, str]
-    env_files: Sequence[Path]
+    env_file: Path
     keyring: Keyring
 
 
 def resolve(tool: str, variables: Sequence[Variable], sources: VariableSources) -> Resolved:
     """A value for every declared variable. Raises `EnactError` if a required one is missing."""
-    files = [parse_env_file(path) for path in sources.env_files] if variables else []
+    kept = parse_env_file(sources.env_file) if variables else {}
     values: dict[str, str] = {}
-    secrets: list[str] = []
     for variable in variables:
-        value = (
-            _secret(tool, variable, sources)
-            if variable.secret
-            else _plain(variable, files, sources.environ)
-        )
-        value = value or variable.default
-        if value is None:
-            if variable.required:
-                raise _missing(tool, variable)
-            continue
-        values[variable.name] = value
-        if variable.secret:
-            secrets.append(value)
-    return Resolved(values, tuple(secrets))
+        name = variable.name
+        found = _secret(tool, name, sources.keyring) if variable.secret else kept.get(name)
+        value = found or sources.environ.get(name) or variable.default
+        if value is not None:
+            values[name] = value
+        elif variable.required:
+            raise _missing(tool, variable)
+    secrets = [each.name for each in variables if each.secret]
+    return Resolved(values, tuple(values[name] for name in secrets if name in values))
 
 
 def system_keyring(service: str, account: str) -> str | None:
@@ -97,36 +91,20 @@ def namespaces(tool: str) -> Iterator[str]:
         tool = tool.rpartition("/")[0]
 
 
-def _secret(tool: str, variable: Variable, sources: VariableSources) -> str | None:
-    for namespace in namespaces(tool):
-        found = sources.keyring(KEYRING_SERVICE, f"{namespace}:{variable.name}")
-        if found:
-            return found
-    return sources.environ.get(variable.name) or None
-
-
-def _plain(
-    variable: Variable, files: Sequence[Mapping[str, str]], environ: Mapping[str, str]
-) -> str | None:
-    for source in (*files, environ):
-        if source.get(variable.name):
-            return source[variable.name]
-    return None
+def _secret(tool: str, name: str, keyring: Keyring) -> str | None:
+    found = (keyring(KEYRING_SERVICE, f"{namespace}:{name}") for namespace in namespaces(tool))
+    return next(filter(None, found), None)
 
 
 def _missing(tool: str, variable: Variable) -> EnactError:
-    where = (
-        f"store it in the keyring (service {KEYRING_SERVICE}, account {tool}:{variable.name}) "
-        f"or set {variable.name} in the server's environment"
-        if variable.secret
-        else f"set {variable.name} in ~/.enact/.env or in the server's environment"
-    )
-    return EnactError(
-        "SECRET_MISSING" if variable.secret else "VARIABLE_MISSING",
-        f"{tool} needs {variable.name}: {variable.description}",
-        details={"tool": tool, "variable": variable.name},
-        actions=[ask_user(where)],
-    )
+    name = variable.name
+    code, where = "VARIABLE_MISSING", f"set {name} in ~/.enact/.env or in the server's environment"
+    if variable.secret:
+        keyring = f"the keyring (service {KEYRING_SERVICE}, account {tool}:{name})"
+        where = f"store it in {keyring} or set {name} in the server's environment"
+        code = "SECRET_MISSING"
+    message = f"{tool} needs {name}: {variable.description}"
+    return EnactError(code, message, ask_user(where), tool=tool, variable=name)
 
 
 def _unquoted(value: str) -> str:

@@ -58,8 +58,12 @@ class Tasks(Protocol):
         """What was said, oldest first."""
 
 
-class Backend(Catalogue, Workspaces, Tasks, Protocol):
+class Backend(Workspaces, Tasks, Protocol):
     """An engine: Coder, or this machine."""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What agents can be created for."""
 
     async def close(self) -> None:
         """Close connections."""

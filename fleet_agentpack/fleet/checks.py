@@ -23,7 +23,7 @@ def checks(settings: Settings) -> Iterable[Check]:
     try:
         table = fleet_table(settings)
         engine = choose_engine(settings, table)
-        where = coder_access(settings).url if engine == "coder" else "this machine"
+        where = coder_access(settings)[0] if engine == "coder" else "this machine"
         found, offered = asyncio.run(_ask(settings))
     except FleetError as error:
         advice = 'correct that setting; [fleet] engine = "local" runs agents on this machine'

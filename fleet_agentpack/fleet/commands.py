@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,9 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     commands = Commands(parser)
 
     def command(name: str, help_line: str, run: Command, *given: str) -> argparse.ArgumentParser:
-        added = commands.add(name, help_line, partial(_run, run))
+        added = commands.add(
+            name, help_line, lambda console: asyncio.run(_with_fleet(run, console))
+        )
         for argument in given:
             added.add_argument(argument)
         return added
@@ -77,10 +78,6 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _run(command: Command, console: Console) -> None:
-    asyncio.run(_with_fleet(command, console))
-
-
 async def _with_fleet(command: Command, console: Console) -> None:
     from fleet_agentpack.fleet.engine import open_fleet
 
@@ -93,17 +90,15 @@ async def _with_fleet(command: Command, console: Console) -> None:
 
 async def _list(fleet: FleetService, console: Console) -> None:
     given = console.arguments
-    _show_agents(await fleet.agents(), console)
-    while given.watch:
+    while True:
+        found = await fleet.agents()
+        if given.watch and not console.as_json and sys.stdout.isatty():
+            print(CLEAR, end="")
+        rows = [(a.name, _coloured(a.status, console), a.current_task or "") for a in found.agents]
+        console.answer(found, [Table(["agent", "status", "task"], rows) if rows else "No agents."])
+        if not given.watch:
+            return
         await asyncio.sleep(given.interval)
-        _show_agents(await fleet.agents(), console)
-
-
-def _show_agents(found: results.AgentList, console: Console) -> None:
-    if console.arguments.watch and not console.as_json and sys.stdout.isatty():
-        print(CLEAR, end="")
-    rows = [(a.name, _coloured(a.status, console), a.current_task or "") for a in found.agents]
-    console.answer(found, [Table(["agent", "status", "task"], rows) if rows else "No agents."])
 
 
 async def _show(fleet: FleetService, console: Console) -> None:
@@ -126,12 +121,10 @@ async def _show(fleet: FleetService, console: Console) -> None:
 
 async def _create(fleet: FleetService, console: Console) -> None:
     given = console.arguments
-    spec = given.spec
-    if given.spec_file:
-        try:
-            spec = read_text(given.spec_file)
-        except (OSError, UnreadableError) as error:
-            raise FleetError.bad_request(f"The spec file cannot be read: {error}") from error
+    try:
+        spec = read_text(given.spec_file) if given.spec_file else given.spec
+    except (OSError, UnreadableError) as error:
+        raise FleetError.bad_request(f"The spec file cannot be read: {error}") from error
     with progress() as report:
         created = await fleet.create(given.name, given.project, given.role, spec, report)
     _answer_message(created, console)
@@ -147,14 +140,14 @@ async def _stop(fleet: FleetService, console: Console) -> None:
 
 
 async def _delete(fleet: FleetService, console: Console) -> None:
-    from fleet_agentpack.fleet.results import DeletionDeclined
+    from fleet_agentpack.fleet.results import AgentDeleted
 
     agent = console.arguments.agent
     question = f"Delete agent '{agent}' and its workspace?"
     if not console.arguments.yes and not await asyncio.to_thread(
         confirm, question, FleetError.bad_request, sys.stderr
     ):
-        _answer_message(DeletionDeclined(), console)
+        _answer_message(AgentDeleted("Nothing was deleted"), console)
         return
     with progress() as report:
         deleted = await fleet.delete(agent, report)
@@ -189,8 +182,7 @@ async def _projects(fleet: FleetService, console: Console) -> None:
 
 async def _logs(fleet: FleetService, console: Console) -> None:
     found = await fleet.transcript(console.arguments.agent)
-    paint = console.paint
-    lines = [(paint(line.at or line.who, "dim"), line.text) for line in found.lines]
+    lines = [(console.paint(line.at or line.who, "dim"), line.text) for line in found.lines]
     console.answer(found, lines)
 
 

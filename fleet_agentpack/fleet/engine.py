@@ -38,15 +38,12 @@ def _coder(settings: Settings, table: FleetTable) -> Backend:
     from fleet_agentpack.fleet.coder.projects import CoderNames
     from fleet_agentpack.fleet.coder.transport import Connection
 
-    access, coder = coder_access(settings), table.coder
-    names = CoderNames(
-        role_parameter=coder.role_parameter or CoderNames.role_parameter,
-        spec_parameter=coder.spec_parameter,
-        app_slug=coder.app_slug,
-        projects=coder.projects,
-    )
+    url, token = coder_access(settings)
+    coder = table.coder
+    role = coder.role_parameter or CoderNames.role_parameter
+    names = CoderNames(role, coder.spec_parameter, coder.app_slug, coder.projects)
     timeouts = Timeouts(create_s=table.create_timeout_s)
-    return CoderBackend(CoderClient(Connection(access.url, access.token)), names, timeouts=timeouts)
+    return CoderBackend(CoderClient(Connection(url, token)), names, timeouts=timeouts)
 
 
 def _local(settings: Settings, table: FleetTable) -> Backend:

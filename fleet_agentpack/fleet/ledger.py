@@ -20,7 +20,10 @@ BUSY_TIMEOUT_S = 10.0
 COLUMNS = tuple(field.name for field in fields(Task))
 _TIMES = {"created_at", "started_at", "completed_at", "reported_before"}
 _OPEN = "status IN ('pending', 'running')"
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM tasks"  # noqa: S608 - our own column names
+# ruff: noqa: S608 - statements are made of our own column names
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM tasks"
+_INSERT = f"INSERT INTO tasks ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_UPDATE = f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE id = ?"
 
 
 class TaskOpenError(RuntimeError):
@@ -32,7 +35,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
 
     def close(self) -> None:
@@ -45,7 +48,8 @@ class Ledger:
     def open_tasks(self) -> dict[str, Task]:
         """The open task of every agent that has one, by workspace id."""
         with self._reading() as db:
-            return _open_tasks(db)
+            rows = db.execute(f"{_SELECT} WHERE {_OPEN}")
+            return {task.workspace_id: task for task in map(_task, rows)}
 
     def open_tasks_at_once(self) -> dict[str, Task] | None:
         """The same without ever blocking; None when the database is closed or in use.
@@ -55,9 +59,7 @@ class Ledger:
         if self._db is None or not self._lock.acquire(blocking=False):
             return None
         try:
-            return _open_tasks(self._db)
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
+            return self.open_tasks()
         finally:
             self._lock.release()
 
@@ -70,7 +72,7 @@ class Ledger:
         """Some of an agent's tasks, newest first, and how many there are in all."""
         where = "WHERE workspace_id = ?"
         with self._reading() as db:
-            total = db.execute(f"SELECT count(*) FROM tasks {where}", [workspace_id]).fetchone()[0]  # noqa: S608
+            total = db.execute(f"SELECT count(*) FROM tasks {where}", [workspace_id]).fetchone()[0]
             if offset >= total:
                 return [], int(total)
             rows = db.execute(
@@ -83,7 +85,7 @@ class Ledger:
         """Add a task that is about to start. Raises `TaskOpenError` when another one is open."""
         with self._writing() as db:
             try:
-                _insert(db, task)
+                db.execute(_INSERT, _row(task))
             except sqlite3.IntegrityError as error:
                 raise TaskOpenError(task.workspace_id) from error
 
@@ -94,20 +96,11 @@ class Ledger:
 
     def confirm(self, task_id: str, started_at: datetime) -> Task:
         """The agent has accepted a claimed task; a status reported meanwhile is kept."""
-        return self._change(
-            task_id,
-            lambda task: (
-                replace(task, status="running", started_at=started_at)
-                if task.status == "pending"
-                else task
-            ),
-        )
+        return self._change_claim(task_id, status="running", started_at=started_at)
 
     def doubt(self, task_id: str, at: datetime) -> Task:
         """It is unknown whether a claimed task arrived; the agent's next snapshot will tell."""
-        return self._change(
-            task_id, lambda task: replace(task, started_at=at) if task.status == "pending" else task
-        )
+        return self._change_claim(task_id, started_at=at)
 
     def request_stop(self, task_id: str, requested: bool) -> Task:
         """Note that a stop of this task was requested, or that the request failed."""
@@ -115,16 +108,7 @@ class Ledger:
 
     def finish(self, task_id: str, status: TaskStatus, at: datetime) -> Task:
         """End a task, whatever was reported about it."""
-        return self._change(
-            task_id,
-            lambda task: replace(
-                task,
-                status=status,
-                outcome=None,
-                started_at=task.started_at or task.created_at,
-                completed_at=max(at, task.started_at or at),
-            ),
-        )
+        return self._change(task_id, lambda task: task.ended(status, at))
 
     def relabel(self, tasks: Sequence[Task]) -> None:
         """Correct who started these tasks."""
@@ -148,6 +132,11 @@ class Ledger:
                 tasks = _of_build(db, workspace_id, build)
         return next((task for task in tasks if task.open), None)
 
+    def _change_claim(self, task_id: str, **values: Any) -> Task:
+        return self._change(
+            task_id, lambda task: replace(task, **values) if task.status == "pending" else task
+        )
+
     def _change(self, task_id: str, change: Callable[[Task], Task]) -> Task:
         with self._writing() as db:
             row = db.execute(f"{_SELECT} WHERE id = ?", [task_id]).fetchone()
@@ -163,18 +152,14 @@ class Ledger:
             try:
                 yield self._connected()
             except (sqlite3.Error, OSError, NewerLedgerError) as error:
-                raise self._unusable(error) from error
+                told = f"The task ledger {self._path} cannot be used: {error}"
+                raise FleetError.unavailable(told, ledger=str(self._path)) from error
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._reading() as db:
+        with self._reading() as db, db:  # commits, or rolls back when an error leaves it
             db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
+            yield db
 
     def _connected(self) -> sqlite3.Connection:
         if self._db is None:
@@ -195,16 +180,6 @@ class Ledger:
             self._db = db
         return self._db
 
-    def _unusable(self, error: Exception) -> FleetError:
-        return FleetError.unavailable(
-            f"The task ledger {self._path} cannot be used: {error}", ledger=str(self._path)
-        )
-
-
-def _open_tasks(db: sqlite3.Connection) -> dict[str, Task]:
-    rows = db.execute(f"{_SELECT} WHERE {_OPEN}")
-    return {task.workspace_id: task for task in map(_task, rows)}
-
 
 def _of_build(db: sqlite3.Connection, workspace_id: str, build: str) -> list[Task]:
     rows = db.execute(
@@ -214,33 +189,28 @@ def _of_build(db: sqlite3.Connection, workspace_id: str, build: str) -> list[Tas
     return [_task(row) for row in rows]
 
 
-def _insert(db: sqlite3.Connection, task: Task) -> None:
-    marks = ", ".join("?" * len(COLUMNS))
-    db.execute(f"INSERT INTO tasks ({', '.join(COLUMNS)}) VALUES ({marks})", _row(task))  # noqa: S608
-
-
 def _upsert(db: sqlite3.Connection, task: Task) -> None:
     """Add or change a task, unless it would be a second open one: then it waits for next time.
 
     `INSERT OR REPLACE` would silently delete the row it clashes with, hence update and insert.
     """
-    settings = ", ".join(f"{name} = ?" for name in COLUMNS)
     try:
-        changed = db.execute(
-            f"UPDATE tasks SET {settings} WHERE id = ?",  # noqa: S608
-            [*_row(task), task.id],
-        )
-        if changed.rowcount == 0:
-            _insert(db, task)
+        if db.execute(_UPDATE, [*_row(task), task.id]).rowcount == 0:
+            db.execute(_INSERT, _row(task))
     except sqlite3.IntegrityError:
         if not task.open:
             raise
 
 
 def _row(task: Task) -> list[object]:
-    return [
-        _written(getattr(task, name)) if name in _TIMES else getattr(task, name) for name in COLUMNS
-    ]
+    return [_written(getattr(task, name)) for name in COLUMNS]
+
+
+def _written(value: object) -> object:
+    """Times as text of one width, so that their order is the text's order."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    return value
 
 
 def _task(row: Sequence[Any]) -> Task:
@@ -249,8 +219,3 @@ def _task(row: Sequence[Any]) -> Task:
         values[name] = values[name] and datetime.fromisoformat(values[name])
     values["stop_requested"] = bool(values["stop_requested"])
     return Task(**values)
-
-
-def _written(moment: datetime | None) -> str | None:
-    """Times as text of one width, so that their order is the text's order."""
-    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")

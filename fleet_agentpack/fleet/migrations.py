@@ -47,18 +47,14 @@ def migrate(db: sqlite3.Connection) -> None:
     """Bring a database to the newest schema. Raises `NewerLedgerError`."""
     if _version(db) == len(STEPS):
         return
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with db:  # commits, or rolls back when an error leaves it
+        db.execute("BEGIN IMMEDIATE")
         done = _version(db)  # again, now that no other process can be migrating
         if done > len(STEPS):
             raise NewerLedgerError("it was written by a newer version of fleet-agentpack")
         for step in STEPS[done:]:
             step(db)
         db.execute(f"PRAGMA user_version = {len(STEPS)}")
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
 
 
 def _version(db: sqlite3.Connection) -> int:

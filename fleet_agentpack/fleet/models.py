@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -11,8 +11,6 @@ TaskStatus = Literal["pending", "running", "completed", "failed", "stopped"]
 Source = Literal["agent", "human", "ai_controller"]
 Ending = Literal["completed", "failed", "idle"]
 Activity = Literal["running", "stable"]
-
-SUMMARY_LENGTH = 200
 
 
 @dataclass(frozen=True)
@@ -115,6 +113,14 @@ class Task:
         asked = shorten(self.description)
         return f"{asked} → {shorten(self.outcome, 500)}" if self.outcome else asked
 
+    def ended(self, status: TaskStatus, at: datetime, outcome: str | None = None) -> Task:
+        """The task once it is over; it never ends before it started."""
+        started = self.started_at or self.created_at
+        completed = max(at, self.started_at or at)
+        return replace(
+            self, status=status, started_at=started, completed_at=completed, outcome=outcome
+        )
+
 
 @dataclass(frozen=True)
 class Message:
@@ -125,7 +131,7 @@ class Message:
     at: datetime | None = None
 
 
-def shorten(text: str, length: int = SUMMARY_LENGTH) -> str:
+def shorten(text: str, length: int = 200) -> str:
     """Text on one line, cut where it gets long."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"

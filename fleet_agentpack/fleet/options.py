@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from fleet_agentpack.config import FleetTable
@@ -14,20 +12,10 @@ from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import Settings, SettingsError
 
-Engine = Literal["coder", "local"]
-
 ENGINE_VARIABLE = "FLEET_AGENTPACK_FLEET"
 TOKEN = re.compile(r"[!-:<-~]+")  # characters that fit in a header and a cookie
 URL_VARIABLE = "CODER_URL"
 TOKEN_VARIABLE = "CODER_SESSION_TOKEN"  # noqa: S105 - the variable's name
-
-
-@dataclass(frozen=True)
-class CoderAccess:
-    """Where Coder is and who we are there."""
-
-    url: str
-    token: Secret
 
 
 def fleet_table(settings: Settings) -> FleetTable:
@@ -38,23 +26,20 @@ def fleet_table(settings: Settings) -> FleetTable:
         raise FleetError.unavailable(f"{error}.") from error
 
 
-def choose_engine(settings: Settings, table: FleetTable) -> Engine:
-    """Coder if it is configured or chosen, otherwise this machine."""
-    chosen = settings.environ.get(ENGINE_VARIABLE) or table.engine
-    if chosen == "coder":
-        return "coder"
-    if chosen == "local":
-        return "local"
-    if chosen:
+def choose_engine(settings: Settings, table: FleetTable) -> str:
+    """`coder` or `local`: Coder if it is configured or chosen, otherwise this machine."""
+    environ = settings.environ
+    configured = environ.get(URL_VARIABLE) or environ.get(TOKEN_VARIABLE)
+    chosen = environ.get(ENGINE_VARIABLE) or table.engine or ("coder" if configured else "local")
+    if chosen not in ("coder", "local"):
         raise FleetError.unavailable(
             f"{ENGINE_VARIABLE} (or [fleet] engine) must be 'coder' or 'local', not '{chosen}'."
         )
-    environ = settings.environ
-    return "coder" if environ.get(URL_VARIABLE) or environ.get(TOKEN_VARIABLE) else "local"
+    return chosen
 
 
-def coder_access(settings: Settings) -> CoderAccess:
-    """The server and the session: from the environment, else what `coder login` stored."""
+def coder_access(settings: Settings) -> tuple[str, Secret]:
+    """The server and our token there: from the environment, else what `coder login` stored."""
     url = settings.environ.get(URL_VARIABLE, "").strip()
     token = settings.environ.get(TOKEN_VARIABLE, "").strip()
     if not url and not token:
@@ -72,7 +57,7 @@ def coder_access(settings: Settings) -> CoderAccess:
             f"{TOKEN_VARIABLE} is not a session token: it contains spaces, line breaks, ';' or the"
             " like. Copy it again, or run 'coder login'."
         )
-    return CoderAccess(_checked_url(url), Secret(token))
+    return _checked_url(url), Secret(token)
 
 
 def _checked_url(url: str) -> str:

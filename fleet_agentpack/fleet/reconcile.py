@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from fleet_agentpack.fleet.models import AgentSnapshot, Episode, StatusReport, Task, TaskStatus
 
@@ -18,6 +19,7 @@ from fleet_agentpack.fleet.models import AgentSnapshot, Episode, StatusReport, T
 CLAIM_S = 60.0
 REBUILT = "The workspace was stopped or rebuilt before the task ended."
 UNCONFIRMED = "The agent never confirmed the task."
+_ENDINGS: dict[str, Literal["completed", "failed"]] = {"complete": "completed", "failure": "failed"}
 
 
 def episodes(reports: Iterable[StatusReport]) -> tuple[Episode, ...]:
@@ -25,29 +27,24 @@ def episodes(reports: Iterable[StatusReport]) -> tuple[Episode, ...]:
     found: list[Episode] = []
     for report in reports:
         last = found[-1] if found else None
-        working = last if last and last.ended is None else None
         if report.state == "working":
-            if working:
-                found[-1] = replace(working, text=report.message or working.text)
+            if last and last.ended is None:
+                found[-1] = replace(last, text=report.message or last.text)
             else:
                 found.append(Episode(report.id, report.at, report.message))
-        elif working:
-            found[-1] = _closed(working, report)
-        elif report.state in ("complete", "failure"):
-            if last and last.ended == "idle":  # the pause was noticed before the agent reported
-                found[-1] = _closed(last, report)
-            else:
-                alone = Episode(report.id, report.at, report.message, opening_seen=False)
-                found.append(_closed(alone, report))
+        elif last and (last.ended is None or (last.ended == "idle" and report.state in _ENDINGS)):
+            # After `idle`: the pause was noticed before the agent reported.
+            found[-1] = _closed(last, report)
+        elif report.state in _ENDINGS:
+            alone = Episode(report.id, report.at, report.message, opening_seen=False)
+            found.append(_closed(alone, report))
     return tuple(found)
 
 
 def _closed(episode: Episode, report: StatusReport) -> Episode:
-    if report.state == "complete":
-        return replace(episode, ended="completed", closed_at=report.at, outcome=report.message)
-    if report.state == "failure":
-        return replace(episode, ended="failed", closed_at=report.at, outcome=report.message)
-    return replace(episode, ended="idle", closed_at=report.at)
+    ended = _ENDINGS.get(report.state)
+    outcome = report.message if ended else None
+    return replace(episode, ended=ended or "idle", closed_at=report.at, outcome=outcome)
 
 
 def reconcile(tasks: Sequence[Task], agent: AgentSnapshot) -> list[Task]:
@@ -96,9 +93,7 @@ def _foreign(episode: Episode, agent: AgentSnapshot) -> Task:
         status="running",
         source="agent",
         created_at=episode.opened_at,
-        started_at=episode.opened_at,
         build=agent.build,
-        episode=episode.key,
     )
 
 
@@ -109,22 +104,14 @@ def _follow(task: Task, episode: Episode) -> Task:
         attached = replace(attached, description=episode.text)
     if task.status == "stopped":
         return attached
+    started = replace(attached, started_at=task.started_at or episode.opened_at)
     if episode.ended is None:
-        if not task.open:
-            return attached
-        return replace(attached, status="running", started_at=task.started_at or episode.opened_at)
+        return replace(started, status="running") if task.open else attached
     status: TaskStatus = "failed" if episode.ended == "failed" else "completed"
     if task.stop_requested and episode.ended == "idle":
         status = "stopped"
-    started = task.started_at or episode.opened_at
-    return replace(
-        attached,
-        status=status,
-        started_at=started,
-        completed_at=max(started, episode.closed_at or started),
-        outcome=episode.outcome or None,
-        cost_usd=episode.cost_usd,
-    )
+    ended = started.ended(status, episode.closed_at or episode.opened_at, episode.outcome or None)
+    return replace(ended, cost_usd=episode.cost_usd)
 
 
 def _unreported(task: Task, agent: AgentSnapshot) -> Task:
@@ -141,10 +128,10 @@ def _unreported(task: Task, agent: AgentSnapshot) -> Task:
             return task
         if agent.activity == "running":
             return replace(task, status="running", started_at=task.created_at)
-        return _ended(task, "failed", agent.taken_at, UNCONFIRMED)
+        return task.ended("failed", agent.taken_at, UNCONFIRMED)
     if task.episode is None and agent.activity == "stable":
         # An agent that has accepted a message is `running` at once: `stable` means that it is done.
-        return _ended(task, "completed", agent.taken_at, None)
+        return task.ended(_completed(task), agent.taken_at)
     return task
 
 
@@ -156,16 +143,11 @@ def _cut_off(task: Task, agent: AgentSnapshot) -> Task:
         or report.state == "working"
         or (task.reported_before is not None and report.at <= task.reported_before)
     ):
-        return _ended(task, "failed", agent.taken_at, REBUILT)
-    status: TaskStatus = "failed" if report.state == "failure" else "completed"
-    return _ended(task, status, report.at, report.message or None)
+        return task.ended("failed", agent.taken_at, REBUILT)
+    status = "failed" if report.state == "failure" else _completed(task)
+    return task.ended(status, report.at, report.message or None)
 
 
-def _ended(task: Task, status: TaskStatus, at: datetime, outcome: str | None) -> Task:
-    return replace(
-        task,
-        status="stopped" if task.stop_requested and status == "completed" else status,
-        started_at=task.started_at or task.created_at,
-        completed_at=max(at, task.started_at or at),
-        outcome=outcome,
-    )
+def _completed(task: Task) -> TaskStatus:
+    """How a task ended that ended well: stopped, if that was asked for."""
+    return "stopped" if task.stop_requested else "completed"

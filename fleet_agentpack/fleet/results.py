@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
-from fleet_agentpack.fleet.models import AgentSnapshot, Message, Source, Task, TaskStatus, shorten
+from fleet_agentpack.fleet.models import Source, TaskStatus
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 AgentStatus = Literal["busy", "idle", "offline"]
@@ -80,22 +80,6 @@ class AgentDetail:
     updated_at: str
     metadata: Mapping[str, str]
 
-    @classmethod
-    def of(cls, agent: AgentSnapshot, status: AgentStatus, task: Task | None) -> AgentDetail:
-        """An agent as its engine reported it, with the task it is working on."""
-        return cls(
-            name=agent.name,
-            workspace_id=agent.workspace_id,
-            status=status,
-            role=agent.role,
-            project=agent.project,
-            spec=agent.spec,
-            current_task=task.summary if task else None,
-            created_at=timestamp(agent.created_at),
-            updated_at=timestamp(agent.updated_at),
-            metadata={**agent.metadata, "fleet_mcp_agent_spec": agent.spec},
-        )
-
 
 @dataclass(frozen=True)
 class AgentShown:
@@ -124,17 +108,10 @@ class DeletedAgent:
 
 @dataclass(frozen=True)
 class AgentDeleted:
-    """A deletion; its message names the work that was kept."""
+    """A deletion; its message names the work that was kept. Without an agent, it was declined."""
 
     message: str
-    deleted_agent: DeletedAgent
-
-
-@dataclass(frozen=True)
-class DeletionDeclined:
-    """A person at the terminal was asked to confirm and said no."""
-
-    message: str = "Nothing was deleted"
+    deleted_agent: Maybe[DeletedAgent] = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -149,20 +126,6 @@ class TaskSummary:
     created_at: str
     started_at: str | None
     completed_at: str | None
-
-    @classmethod
-    def of(cls, task: Task) -> TaskSummary:
-        """A task of the ledger."""
-        return cls(
-            id=task.id,
-            agent_name=task.agent_name,
-            summary=task.summary,
-            status=task.status,
-            source=task.source,
-            created_at=timestamp(task.created_at),
-            started_at=_optional(task.started_at),
-            completed_at=_optional(task.completed_at),
-        )
 
 
 @dataclass(frozen=True)
@@ -188,34 +151,17 @@ class RunningTask:
     created_at: str
     started_at: str | None
 
-    @classmethod
-    def of(cls, task: Task) -> RunningTask:
-        """A task as it was handed over, even if it has ended since."""
-        asked, started_at = shorten(task.description), _optional(task.started_at)
-        return cls(
-            task.id, task.agent_name, asked, "running", timestamp(task.created_at), started_at
-        )
-
 
 @dataclass(frozen=True)
-class TaskStarted:
-    """A task that an agent accepted."""
+class TaskChanged:
+    """A task that an agent accepted, or one that was interrupted."""
 
-    task: RunningTask
+    task: RunningTask | TaskSummary
     agent_status: AgentStatus
     message: str
 
 
-@dataclass(frozen=True)
-class TaskStopped:
-    """A task that was interrupted."""
-
-    task: TaskSummary
-    agent_status: AgentStatus
-    message: str
-
-
-WithMessage = AgentCreated | AgentDeleted | DeletionDeclined | TaskStarted | TaskStopped
+WithMessage = AgentCreated | AgentDeleted | TaskChanged
 
 
 @dataclass(frozen=True)
@@ -226,11 +172,6 @@ class TranscriptLine:
     text: str
     at: str | None
 
-    @classmethod
-    def of(cls, message: Message) -> TranscriptLine:
-        """A message of the conversation."""
-        return cls(message.who, message.text, _optional(message.at))
-
 
 @dataclass(frozen=True)
 class Transcript:
@@ -239,10 +180,19 @@ class Transcript:
     lines: list[TranscriptLine]
 
 
-def timestamp(moment: datetime) -> str:
-    """The contract's form of a time: `YYYY-MM-DDTHH:MM:SSZ`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+Described = TypeVar("Described", AgentDetail, TaskSummary, RunningTask, TranscriptLine)
 
 
-def _optional(moment: datetime | None) -> str | None:
-    return None if moment is None else timestamp(moment)
+def describe(kind: type[Described], value: object, **given: Any) -> Described:
+    """The result for a value that has the same fields, except those that are given."""
+    for field in fields(kind):
+        if field.name not in given:
+            given[field.name] = _told(getattr(value, field.name))
+    return kind(**given)
+
+
+def _told(value: object) -> object:
+    """A value; a time in the contract's form, `YYYY-MM-DDTHH:MM:SSZ`."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return value

@@ -8,12 +8,9 @@ from fleet_agentpack.fleet.results import Role
 
 
 @dataclass(frozen=True)
-class Persona:
+class Persona(Role):
     """A role with the prompt that makes a program play it."""
 
-    name: str
-    display_name: str
-    description: str
     prompt: str
 
     @property

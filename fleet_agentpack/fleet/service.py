@@ -14,7 +14,7 @@ from fleet_agentpack.fleet.arguments import check_existing_name, check_new_name,
 from fleet_agentpack.fleet.backend import Backend, Progress
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
 from fleet_agentpack.fleet.ledger import Ledger, TaskOpenError
-from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, NewAgent, Source, Task
+from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, NewAgent, Source, Task, shorten
 from fleet_agentpack.fleet.reconcile import CLAIM_S, reconcile
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.results import UNKNOWN
@@ -63,12 +63,13 @@ class FleetService:
 
     async def projects(self) -> results.ProjectList:
         """Every project that agents can be created for."""
-        found = await self._backend.projects()
-        return results.ProjectList(found, UNKNOWN if found else (self._backend.no_projects_hint,))
+        catalogue = self._backend.catalogue
+        found = await catalogue.projects()
+        return results.ProjectList(found, UNKNOWN if found else (catalogue.no_projects_hint,))
 
     async def roles(self, project: str) -> results.RoleList:
         """The roles of a project."""
-        return results.RoleList(await self._backend.roles(plain(project, "project")))
+        return results.RoleList(await self._backend.catalogue.roles(plain(project, "project")))
 
     async def create(
         self, name: str, project: str, role: str, spec: str, report: Progress = quiet
@@ -78,12 +79,16 @@ class FleetService:
         new = NewAgent(
             name, required(project, "project"), required(role, "role"), required(spec, "spec")
         )
-        agent = await self._backend.create(new, report)
-        return results.AgentCreated(
-            results.AgentDetail.of(agent, "idle", None),
-            f"Agent '{agent.name}' created for project '{agent.project}'",
-            agent.warnings or UNKNOWN,
-        )
+        try:
+            agent = await self._backend.create(new, report)
+        except FleetError as error:
+            if error.kind != "not_found":
+                raise
+            # Only the project can be unknown here, and it is an argument of the call.
+            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
+        message = f"Agent '{agent.name}' created for project '{agent.project}'"
+        detail = _detail(agent, "idle", None)
+        return results.AgentCreated(detail, message, agent.warnings or UNKNOWN)
 
     async def agents(self) -> results.AgentList:
         """Every agent with its status and its task."""
@@ -101,17 +106,15 @@ class FleetService:
         ]
         if news:
             tasks |= await asyncio.to_thread(self._reconcile_fleet, news)
-        return results.AgentList(
-            [_summary(agent, tasks.get(agent.workspace_id)) for agent in fleet], len(fleet)
-        )
+        rows = [_summary(agent, tasks.get(agent.workspace_id)) for agent in fleet]
+        return results.AgentList(rows, len(rows))
 
     async def show(self, name: str) -> results.AgentShown:
         """One agent in detail."""
         agent = await self._find(name, detailed=True)
         task = await self._reconciled(agent)
         status = _status(agent.online, task is not None or agent.activity == "running")
-        detail = results.AgentDetail.of(agent, status, task if status == "busy" else None)
-        return results.AgentShown(detail, agent.warnings or UNKNOWN)
+        return results.AgentShown(_detail(agent, status, task), agent.warnings or UNKNOWN)
 
     async def history(self, name: str, page: int = 1, page_size: int = 20) -> results.TaskHistory:
         """An agent's tasks, newest first, page by page."""
@@ -123,16 +126,12 @@ class FleetService:
         tasks, total = await asyncio.to_thread(
             self._ledger.page, agent.workspace_id, (page - 1) * size, size
         )
-        return results.TaskHistory(
-            tasks=[results.TaskSummary.of(task) for task in await self._with_sources(agent, tasks)],
-            total_count=total,
-            page=page,
-            page_size=size,
-            total_pages=-(-total // size),
-            warnings=agent.warnings or UNKNOWN,
-        )
+        tasks = await self._with_sources(agent, tasks)
+        rows = [results.describe(results.TaskSummary, task) for task in tasks]
+        pages = -(-total // size)
+        return results.TaskHistory(rows, total, page, size, pages, agent.warnings or UNKNOWN)
 
-    async def start(self, name: str, description: str) -> results.TaskStarted:
+    async def start(self, name: str, description: str) -> results.TaskChanged:
         """Give an idle agent a task."""
         text = required(description, "task_description")
         agent = await self._idle(_online(await self._find(name)))
@@ -148,30 +147,27 @@ class FleetService:
             reported_before=agent.reported_at,
         )
         started = await self._shielded(self._hand_over(agent, task))
-        return results.TaskStarted(
-            results.RunningTask.of(started), "busy", f"Task started on agent '{agent.name}'"
-        )
+        # As it was handed over, even if it has ended since.
+        asked = shorten(started.description)
+        row = results.describe(results.RunningTask, started, summary=asked, status="running")
+        return results.TaskChanged(row, "busy", f"Task started on agent '{agent.name}'")
 
-    async def stop(self, name: str) -> results.TaskStopped:
+    async def stop(self, name: str) -> results.TaskChanged:
         """Interrupt the task of a busy agent."""
         agent = await self._backend.with_activity(_online(await self._find(name)))
         task = await self._reconciled(agent)
+        about = {"agent_name": agent.name}
         if task is None and agent.activity == "running":
             raise FleetError.not_found(
                 f"Agent '{agent.name}' is working, but its task was not started here and is"
                 " unknown.",
-                agent_name=agent.name,
+                **about,
             )
         if task is None:
             raise FleetError.bad_request(
                 f"Agent '{agent.name}' is not busy.",
-                Action(
-                    "show_agent_task_history",
-                    {"agent_name": agent.name},
-                    "Call {} to see its last tasks.",
-                    person="{}",
-                ),
-                agent_name=agent.name,
+                Action("show_agent_task_history", about, "Call {} to see its last tasks.", "{}"),
+                **about,
             )
         await asyncio.to_thread(self._ledger.request_stop, task.id, True)
         try:
@@ -180,25 +176,21 @@ class FleetService:
             await asyncio.to_thread(self._ledger.request_stop, task.id, False)
             raise
         stopped = await asyncio.to_thread(self._ledger.finish, task.id, "stopped", self._now())
-        return results.TaskStopped(
-            results.TaskSummary.of(stopped), "idle", f"Task stopped on agent '{agent.name}'"
-        )
+        summary = results.describe(results.TaskSummary, stopped)
+        return results.TaskChanged(summary, "idle", f"Task stopped on agent '{agent.name}'")
 
     async def delete(self, name: str, report: Progress = quiet) -> results.AgentDeleted:
         """Delete an agent and its workspace, even a busy one."""
         agent = await self._find(name)
         note = await self._backend.delete(agent, report)
         await asyncio.to_thread(self._close_open_task, agent.workspace_id)
-        message = f"Agent '{agent.name}' deleted successfully"
-        return results.AgentDeleted(
-            f"{message}. {note}" if note else message,
-            results.DeletedAgent(agent.name, agent.workspace_id),
-        )
+        message = f"Agent '{agent.name}' deleted successfully{f'. {note}' if note else ''}"
+        return results.AgentDeleted(message, results.DeletedAgent(agent.name, agent.workspace_id))
 
     async def transcript(self, name: str) -> results.Transcript:
         """What an agent said, oldest first."""
         said = await self._backend.messages(await self._find(name))
-        return results.Transcript([results.TranscriptLine.of(message) for message in said])
+        return results.Transcript([results.describe(results.TranscriptLine, row) for row in said])
 
     async def _find(self, name: str, *, detailed: bool = False) -> AgentSnapshot:
         check_existing_name(name)
@@ -214,13 +206,13 @@ class FleetService:
             return agent
         newest = await asyncio.to_thread(self._ledger.newest, agent.workspace_id)
         if newest is None and agent.reported_at is not None:
-            raise _busy(agent, None)
+            raise FleetError.busy(agent.name)
         # The last task is over, or the agent was only just created: AgentAPI notices a moment
         # later than we do that it is idle.
         deadline = self._now() + timedelta(seconds=SETTLE_S)
         while agent.activity == "running":
             if self._now() >= deadline:
-                raise _busy(agent, None)
+                raise FleetError.busy(agent.name)
             await self._sleep(SETTLE_POLL_S)
             agent = await self._backend.with_activity(agent)
         return agent
@@ -230,7 +222,7 @@ class FleetService:
         try:
             await asyncio.to_thread(self._ledger.claim, task)
         except TaskOpenError as error:
-            raise _busy(agent, None) from error
+            raise FleetError.busy(agent.name) from error
         try:
             await self._backend.send(agent, task)
         except UnconfirmedError:
@@ -296,20 +288,25 @@ class FleetService:
 
 def _summary(agent: ListedAgent, task: Task | None) -> results.AgentSummary:
     status = _status(agent.online, task is not None)
-    return results.AgentSummary(
-        agent.name, status, task.summary if task and status == "busy" else None
+    current = task.summary if task and status == "busy" else None
+    return results.AgentSummary(agent.name, status, current)
+
+
+def _detail(
+    agent: AgentSnapshot, status: results.AgentStatus, task: Task | None
+) -> results.AgentDetail:
+    current = task.summary if task and status == "busy" else None
+    metadata = {**agent.metadata, "fleet_mcp_agent_spec": agent.spec}
+    return results.describe(
+        results.AgentDetail, agent, status=status, current_task=current, metadata=metadata
     )
 
 
 def _status(online: bool, working: bool) -> results.AgentStatus:
-    if not online:
-        return "offline"
-    return "busy" if working else "idle"
+    return "offline" if not online else "busy" if working else "idle"
 
 
-def _busy(agent: AgentSnapshot, task: Task | None) -> FleetError:
-    if task is None:
-        return FleetError.busy(agent.name)
+def _busy(agent: AgentSnapshot, task: Task) -> FleetError:
     if task.status == "pending":
         return FleetError.conflict(
             f"Agent '{agent.name}' is being given a task: {task.summary}. If the sender died, the"

@@ -96,7 +96,7 @@ async def delete_agent(
 @mcp.tool(annotations=WRITES_REMOTE)
 async def start_agent_task(
     *, fleet: "FleetService" = Depends(mcp.service), agent_name: str, task_description: str
-) -> "results.TaskStarted":
+) -> "results.TaskChanged":
     """Give an idle agent a task; the agent keeps working after this call returns.
 
     Watch it with show_agent, interrupt it with stop_agent_task.
@@ -107,7 +107,7 @@ async def start_agent_task(
 @mcp.tool(annotations=DESTROYS_REMOTE)
 async def stop_agent_task(
     *, fleet: "FleetService" = Depends(mcp.service), agent_name: str
-) -> "results.TaskStopped":
+) -> "results.TaskChanged":
     """Interrupt a busy agent's task, to correct or replace it.
 
     Then give it another with start_agent_task.

@@ -14,7 +14,7 @@ AREA = "forge"
 
 
 def checks(settings: Settings) -> Iterable[Check]:
-    """Whether the configuration can be read, and what it leads to."""
+    """Whether the configuration can be read, and what is found with it."""
     forge = open_service(settings)
     try:
         sources = forge.config_show().sources

@@ -70,8 +70,7 @@ def checked_reference(kind: str, name: str, version: str | None = None) -> Refer
 
 def check_name(kind: str, name: str) -> None:
     """Refuse what cannot be a name: paths, `..`, glob characters, blanks."""
-    pattern = _PLUGIN if kind == "plugin" else _NAME
-    if len(name) > LONGEST_NAME or ".." in name or not pattern.match(name):
+    if not is_usable_name(name, kind):
         raise ForgeError.invalid(
             f"{_shortened(name)!r} cannot be the name of an agent, tool or plugin: "
             "letters, digits, `-`, `_`, `.`, `:` and a scope such as @org/ are allowed",
@@ -97,7 +96,7 @@ def is_kebab(name: str) -> bool:
 
 
 def version_order(version: str) -> tuple[bool, Version]:
-    """A key to sort versions by; what is no version comes first."""
+    """A key to sort versions by; text that is not a version comes first."""
     try:
         return True, Version.parse(version)
     except VersionError:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from fleet_agentpack.kit.files import UnreadableError, read_text
+
+KeyPath = tuple[str | int, ...]  # where a value is inside parsed data
 
 MAX_CONFIG_BYTES = 1_000_000
 MAX_MANIFEST_BYTES = 10_000_000
@@ -14,7 +17,7 @@ MAX_DEPTH = 100  # as for YAML; what walks the data may recurse
 
 
 class UnparsableError(ValueError):
-    """Text that is not the JSON or YAML mapping it should be; says what and where."""
+    """Text that is not the JSON or YAML mapping it should be; the message says what and where."""
 
 
 def parse_json(text: str) -> Any:
@@ -47,32 +50,33 @@ def read_mapping(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
 
     Raises `UnparsableError`, `FileNotFoundError`.
     """
-    try:
-        text = read_text(path, limit)
-    except UnreadableError as error:
-        raise UnparsableError(str(error)) from error
+    text = read_parsable(path, limit)
     data = parse_yaml(text) or {} if path.suffix in (".yaml", ".yml") else parse_json(text)
     return as_mapping(data)
+
+
+def read_parsable(path: Path, limit: int) -> str:
+    """The text of a file. Raises `UnparsableError`, `FileNotFoundError`."""
+    try:
+        return read_text(path, limit)
+    except UnreadableError as error:
+        raise UnparsableError(str(error)) from error
 
 
 def as_mapping(data: object) -> dict[str, Any]:
     """Parsed data that has to be an object with text keys. Raises `UnparsableError`."""
     if not isinstance(data, dict):
-        raise UnparsableError(f"must hold an object, not {type_name(data)}")
+        raise UnparsableError(f"must be an object, not {type_name(data)}")
     return {str(key): value for key, value in data.items()}
 
 
 def type_name(value: object) -> str:
     """What JSON calls the type of a value."""
-    if value is None:
-        return "null"
-    for kind, name in _NAMES:
-        if isinstance(value, kind):
-            return name
-    return "unknown"
+    return next((name for kind, name in _NAMES if isinstance(value, kind)), "unknown")
 
 
 _NAMES: tuple[tuple[type, str], ...] = (
+    (NoneType, "null"),
     (bool, "boolean"),
     (int, "number"),
     (float, "number"),

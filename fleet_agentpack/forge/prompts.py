@@ -1,4 +1,4 @@
-"""The texts of three guided tasks, written from the state of things when they are asked for."""
+"""The texts of three guided tasks, written from the current state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def set_up(service: ForgeService) -> str:
     """How to set up the configuration, starting from what there is."""
     state = service.config_show()
     return (
-        "Help me set up the forge configuration of this project. This is what counts now:\n\n"
+        "Help me set up the forge configuration of this project. This is the current state:\n\n"
         f"```json\n{json.dumps(jsonable(state), indent=2)}\n```\n\n"
         "Ask one question at a time, and explain each choice in a sentence:\n"
         "1. Which registries should be asked, in which order? "

@@ -12,6 +12,17 @@ from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
 @dataclass(frozen=True)
+class Described:
+    """What an agent, a tool and a plugin say of themselves."""
+
+    name: str
+    version: str
+    description: Maybe[str]
+    author: Maybe[str]
+    license: Maybe[str]
+
+
+@dataclass(frozen=True)
 class DefinitionRow:
     """One line of a list of agents or tools."""
 
@@ -55,14 +66,9 @@ class Dependency:
 
 
 @dataclass(frozen=True)
-class AgentInfo:
+class AgentInfo(Described):
     """One agent in detail."""
 
-    name: str
-    version: str
-    description: Maybe[str]
-    author: Maybe[str]
-    license: Maybe[str]
     tags: Maybe[tuple[str, ...]]
     tools: Maybe[tuple[str, ...]]
     extends: Maybe[str]
@@ -74,14 +80,9 @@ class AgentInfo:
 
 
 @dataclass(frozen=True)
-class ToolInfo:
+class ToolInfo(Described):
     """One tool in detail; the two schemas are JSON Schemas."""
 
-    name: str
-    version: str
-    description: Maybe[str]
-    author: Maybe[str]
-    license: Maybe[str]
     tags: Maybe[tuple[str, ...]]
     inputSchema: Maybe[Mapping[str, Any]]
     outputSchema: Maybe[Mapping[str, Any]]
@@ -111,12 +112,18 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class PluginRow:
-    """One line of a list of installed plugins."""
+class PluginVersion:
+    """A plugin that is, was or will be installed."""
 
     name: str
     version: str
     scope: Scope
+
+
+@dataclass(frozen=True)
+class PluginRow(PluginVersion):
+    """One line of a list of installed plugins."""
+
     path: str
     hasUpdate: Maybe[bool]
     latestVersion: Maybe[str]
@@ -152,14 +159,9 @@ class InstalledCopy:
 
 
 @dataclass(frozen=True)
-class PluginInfo:
+class PluginInfo(Described):
     """One plugin in detail."""
 
-    name: str
-    version: str
-    description: Maybe[str]
-    author: Maybe[str]
-    license: Maybe[str]
     homepage: Maybe[str]
     repository: Maybe[str]
     keywords: Maybe[tuple[str, ...]]
@@ -232,21 +234,19 @@ class RegistryList:
 
 
 @dataclass(frozen=True)
-class ManifestStats:
-    """How many registry manifests the cache holds, and how old they are."""
-
-    count: int
-    size: str
-    oldestEntry: str
-    newestEntry: str
-
-
-@dataclass(frozen=True)
 class DownloadStats:
     """How many downloads the cache holds."""
 
     count: int
     size: str
+
+
+@dataclass(frozen=True)
+class ManifestStats(DownloadStats):
+    """How many registry manifests the cache holds, and how old they are."""
+
+    oldestEntry: str
+    newestEntry: str
 
 
 @dataclass(frozen=True)

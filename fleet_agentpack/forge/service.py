@@ -8,44 +8,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fleet_agentpack.forge.config import ConfigReader, Configuration, look_up
-from fleet_agentpack.forge.credentials import Credentials, Keyring, Vault
-from fleet_agentpack.forge.definition_index import DefinitionIndex, Progress
-from fleet_agentpack.forge.definition_info import agent_info, tool_info
-from fleet_agentpack.forge.definitions import MAX_DEFINITION_BYTES, SUFFIXES, ListedDefinition
+from fleet_agentpack.forge import results
+from fleet_agentpack.forge.command_results import Merge
+from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
+from fleet_agentpack.forge.config.masking import masked_url
+from fleet_agentpack.forge.definitions.definition import MAX_DEFINITION_BYTES, SUFFIXES
+from fleet_agentpack.forge.definitions.index import DefinitionIndex, Progress
+from fleet_agentpack.forge.definitions.info import agent_info, tool_info
+from fleet_agentpack.forge.definitions.resolver import Resolver
+from fleet_agentpack.forge.definitions.validation import validate
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
-from fleet_agentpack.forge.loaded import noted
-from fleet_agentpack.forge.masking import masked_url
-from fleet_agentpack.forge.merging import plan_merge
+from fleet_agentpack.forge.forks.merge import plan_merge
 from fleet_agentpack.forge.names import Kind, check_name, checked_reference
-from fleet_agentpack.forge.places import Places
-from fleet_agentpack.forge.plugin_folders import manifest_of
-from fleet_agentpack.forge.resolver import Resolver
-from fleet_agentpack.forge.results import (
-    AgentInfo,
-    AgentList,
-    CacheCleared,
-    CacheStats,
-    ConfigValue,
-    ConfigView,
-    DefinitionRow,
-    ForkCheck,
-    ForkDiff,
-    ForkInfo,
-    ForkList,
-    PluginInfo,
-    PluginList,
-    PluginSearch,
-    RegistryList,
-    RegistryRow,
-    ToolInfo,
-    ToolList,
-    Validation,
-)
-from fleet_agentpack.forge.transport import Transport
-from fleet_agentpack.forge.validation import validate
+from fleet_agentpack.forge.plugins.folders import manifest_of
+from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, Vault
+from fleet_agentpack.forge.registries.transport import Transport
 from fleet_agentpack.forge.workspace import Workspace
-from fleet_agentpack.forge.written import Merge
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text
@@ -63,7 +42,7 @@ LOG_LEVELS = {
 
 def open_service(settings: Settings) -> ForgeService:
     """The service for these settings."""
-    return ForgeService(Places(settings.cwd, settings.home, settings.environ))
+    return ForgeService(Directories(settings.cwd, settings.home, settings.environ))
 
 
 class ForgeService:
@@ -71,25 +50,25 @@ class ForgeService:
 
     def __init__(
         self,
-        places: Places,
+        directories: Directories,
         *,
         vault: Vault | None = None,
         transport: Transport | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.places = places
-        self._configurations = ConfigReader(places)
+        self.directories = directories
+        self._configurations = ConfigReader(directories)
         self._index = DefinitionIndex()
         self._transport = transport or Transport()
         self._vault = vault or Keyring()
         self._clock = clock
-        _set_log_level(places.environ.get("FRACTARY_LOG_LEVEL", ""))
+        _set_log_level(directories.environ.get("FRACTARY_LOG_LEVEL", ""))
 
     def workspace(self, *, strict: bool = False) -> Workspace:
         """The parts that a call works with. Raises `ForgeError` for an unusable configuration."""
         reader = self._configurations
         configuration = reader.strict() if strict else reader.load()
-        credentials = Credentials(self.places, self._vault)
+        credentials = Credentials(self.directories, self._vault)
         return Workspace(configuration, self._index, self._transport, credentials, self._clock)
 
     def listing(
@@ -101,7 +80,7 @@ class ForgeService:
         limit: int = 100,
         offset: int = 0,
         report: Progress | None = None,
-    ) -> AgentList | ToolList:
+    ) -> results.AgentList | results.ToolList:
         """Agents or tools, nearest first; of several tags one is enough."""
         workspace = self.workspace()
         resolver = workspace.resolver
@@ -109,24 +88,20 @@ class ForgeService:
         found = resolver.listing(kind, source, want_tags=bool(tags), progress=report)
         rows = found.value
         if tags:
-            wanted = set(tags)
-            rows = [
-                row
-                for row in rows
-                if (own := row.summary.tags) is not UNKNOWN and wanted & set(own)
-            ]
-        page = tuple(self._row(row) for row in rows[offset : offset + limit])
-        warnings = noted(
-            workspace.configuration.warnings,
-            [f"{source} is not searched. {SWITCH_ON}"] if off else [],
-            found.warnings,
+            rows = [row for row in rows if row.tags is not UNKNOWN and {*tags} & {*row.tags}]
+        page = [
+            replace(row, path=self.directories.shown(row.path))
+            for row in rows[offset : offset + limit]
+        ]
+        warnings = workspace.configuration.noted(
+            [f"{source} is not searched. {SWITCH_ON}"] if off else [], found.warnings
         )
-        answer = AgentList if kind == "agent" else ToolList
-        return answer(page, len(rows), limit, offset, warnings)
+        answer = results.AgentList if kind == "agent" else results.ToolList
+        return answer(tuple(page), len(rows), limit, offset, warnings)
 
     def info(
         self, kind: Kind, name: str, version: str | None = None, source: str = "all"
-    ) -> AgentInfo | ToolInfo:
+    ) -> results.AgentInfo | results.ToolInfo:
         """One agent or tool in detail. Raises `ForgeError`."""
         reference = checked_reference(kind, name, version)
         workspace = self.workspace()
@@ -143,11 +118,11 @@ class ForgeService:
         name: str | None = None,
         strict: bool = False,
         anywhere: bool = False,
-    ) -> Validation:
+    ) -> results.Validation:
         """Validate a definition by path or by name. Raises `ForgeError` when there is none."""
         if (path is None) == (name is None):
             raise ForgeError.invalid(
-                "give either `path` or `name`" + ("" if path is None else ", not both of them"),
+                "give either `path` or `name`" + ("" if path is None else ", not both"),
                 call(f"{kind}_list", "List the names: {}"),
             )
         workspace = self.workspace()
@@ -155,11 +130,17 @@ class ForgeService:
             file = self._given_path(workspace.configuration, kind, path, anywhere=anywhere)
         else:
             file = _named_file(workspace.resolver, kind, name or "")
-        shown = self.places.shown(file)
+        shown = self.directories.shown(file)
         try:
             return validate(file, kind, shown, workspace.resolver, strict=strict)
         except FileNotFoundError as error:
-            raise _no_file(kind, path or str(file)) from error
+            place = (path or str(file))[:200]
+            raise ForgeError(
+                "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
+                f"No {kind} definition at {place}",
+                list_all(kind),
+                path=place,
+            ) from error
 
     def definition_text(self, kind: Kind, name: str) -> tuple[str, str]:
         """The text of a definition and its file's ending. Raises `ForgeError`."""
@@ -175,35 +156,37 @@ class ForgeService:
         plugin = self.workspace().plugins.installed().find(name)
         path = manifest_of(plugin.folder) if plugin else None
         if path is None:
-            raise ForgeError.plugin_missing(name, searched=[], installed_only=True)
+            raise ForgeError.plugin_missing(name)
         return _text_of(path), path.suffix.lstrip(".")
 
-    def plugin_list(self, scope: str = "all", *, outdated: bool = False) -> PluginList:
+    def plugin_list(self, scope: str = "all", *, outdated: bool = False) -> results.PluginList:
         """Installed plugins, perhaps only those with an update."""
         return self.workspace().plugins.listing(scope, outdated=outdated)
 
     def plugin_info(
         self, plugin: str, version: str | None = None, *, remote: bool = False
-    ) -> PluginInfo:
+    ) -> results.PluginInfo:
         """One plugin in detail. Raises `ForgeError`."""
         reference = checked_reference("plugin", plugin, version)
         return self.workspace().plugins.info(reference.name, reference.wanted, remote=remote)
 
     def plugin_search(
         self, query: str, tags: Sequence[str] = (), limit: int = 20, offset: int = 0
-    ) -> PluginSearch:
+    ) -> results.PluginSearch:
         """Plugins that registries offer. Raises `ForgeError` when none could be asked."""
         return self.workspace().plugins.search(query, tags, limit, offset)
 
-    def config_get(self, key: str) -> ConfigValue:
+    def config_get(self, key: str) -> results.ConfigValue:
         """One configuration value, secrets masked. Raises `ForgeError`."""
         if not key.strip():
             raise ForgeError.invalid("the key is empty", call("config_show", "See every key: {}"))
         configuration = self._configurations.strict()
         value, exists = look_up(configuration.shown(), key)
-        return ConfigValue(key, value, exists, noted(configuration.warnings))
+        return results.ConfigValue(key, value, exists, configuration.noted())
 
-    def config_show(self, *, include_defaults: bool = True, layout: str = "json") -> ConfigView:
+    def config_show(
+        self, *, include_defaults: bool = True, layout: str = "json"
+    ) -> results.ConfigView:
         """The configuration and the files it comes from, secrets masked. Raises `ForgeError`."""
         configuration = self._configurations.strict()
         shown = configuration.shown(include_defaults=include_defaults)
@@ -212,15 +195,15 @@ class ForgeService:
             from fleet_agentpack.kit import yaml12
 
             text = yaml12.dump(shown)
-        sources = tuple(self.places.shown(path) for path in configuration.sources)
-        return ConfigView(shown, sources, text, noted(configuration.warnings))
+        sources = tuple(self.directories.shown(path) for path in configuration.sources)
+        return results.ConfigView(shown, sources, text, configuration.noted())
 
-    def registry_list(self) -> RegistryList:
+    def registry_list(self) -> results.RegistryList:
         """The configured registries in the order in which they are asked. Raises `ForgeError`."""
         workspace = self.workspace(strict=True)
         registries = workspace.configuration.registries
         rows = tuple(
-            RegistryRow(
+            results.RegistryRow(
                 name=registry.name,
                 url=masked_url(registry.url),
                 priority=registry.priority,
@@ -229,40 +212,40 @@ class ForgeService:
             for registry in registries
         )
         disabled = [f"Registry {each.name} is disabled" for each in registries if not each.enabled]
-        return RegistryList(rows, noted(workspace.configuration.warnings, disabled))
+        return results.RegistryList(rows, workspace.configuration.noted(disabled))
 
-    def cache_stats(self) -> CacheStats:
+    def cache_stats(self) -> results.CacheStats:
         """How much the cache holds."""
         workspace = self.workspace()
-        return replace(workspace.cache.stats(), warnings=noted(workspace.configuration.warnings))
+        return replace(workspace.cache.stats(), warnings=workspace.configuration.noted())
 
-    def cache_clear(self, kind: str = "all", older_than: int | None = None) -> CacheCleared:
+    def cache_clear(self, kind: str = "all", older_than: int | None = None) -> results.CacheCleared:
         """Empty the cache, or what is older than some days. Raises `ForgeError`."""
         if older_than is not None and older_than < 0:
             raise ForgeError.invalid(
-                "olderThan is a number of days, 0 or more",
+                "olderThan must be a number of days, 0 or more",
                 call("cache_stats", "Leave it out to clear everything, or see the ages: {}"),
                 olderThan=older_than,
             )
         workspace = self.workspace()
         cleared = workspace.cache.clear(kind, older_than)
-        return replace(cleared, warnings=noted(workspace.configuration.warnings))
+        return replace(cleared, warnings=workspace.configuration.noted())
 
-    def fork_list(self, kind: str = "all") -> ForkList:
+    def fork_list(self, kind: str = "all") -> results.ForkList:
         """Forked agents and tools."""
         return self.workspace().forks.listing(kind)
 
-    def fork_info(self, name: str) -> ForkInfo:
+    def fork_info(self, name: str) -> results.ForkInfo:
         """One fork in detail. Raises `ForgeError`."""
         check_name("agent", name)
         return self.workspace().forks.info(name)
 
-    def fork_diff(self, name: str, layout: str = "unified") -> ForkDiff:
+    def fork_diff(self, name: str, layout: str = "unified") -> results.ForkDiff:
         """How a fork differs from its upstream. Raises `ForgeError`."""
         check_name("agent", name)
         return self.workspace().forks.diff(name, layout)
 
-    def fork_check(self, name: str | None = None) -> ForkCheck:
+    def fork_check(self, name: str | None = None) -> results.ForkCheck:
         """Which forks have a newer upstream. Raises `ForgeError`."""
         if name is not None:
             check_name("agent", name)
@@ -273,25 +256,14 @@ class ForgeService:
         check_name("agent", name)
         workspace = self.workspace()
         plan = plan_merge(workspace.forks, workspace.resolver, name)
-        return plan.shown(warnings=noted(workspace.configuration.warnings, plan.warnings))
-
-    def _row(self, listed: ListedDefinition) -> DefinitionRow:
-        path = listed.path
-        return DefinitionRow(
-            name=listed.name,
-            version=listed.summary.version,
-            description=listed.summary.description,
-            tags=listed.summary.tags,
-            source=listed.source,
-            path=path if isinstance(path, str) else self.places.shown(path),
-        )
+        return plan.shown(warnings=workspace.configuration.noted(plan.warnings))
 
     def _given_path(
         self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool
     ) -> Path:
-        roots = (self.places.cwd, configuration.global_root, self.places.user)
+        roots = (self.directories.cwd, configuration.global_root, self.directories.user)
         try:
-            path = self.places.expanded(text)
+            path = self.directories.expanded(text)
             if path.is_dir():
                 inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
                 path = next((each for each in inside if each.is_file()), inside[0])
@@ -303,7 +275,7 @@ class ForgeService:
             ) from error
         if not allowed:
             raise ForgeError.denied(
-                "`path` leads out of the working directory and of ~/.fractary",
+                "`path` is outside the working directory and ~/.fractary",
                 run(
                     "Start the server in the directory of the file, or use: {}",
                     f"{kind}-validate",
@@ -319,7 +291,7 @@ def _named_file(resolver: Resolver, kind: Kind, name: str) -> Path:
     file = resolver.nearest_file(kind, reference) or resolver.resolve(kind, reference).value.file
     if file is None:
         raise ForgeError.invalid(
-            f"{name} is only in the stockyard; what is validated is a file",
+            f"{name} is only in the stockyard; only files can be validated",
             "Copy the definition into the project first",
             name=name,
         )
@@ -333,16 +305,7 @@ def _set_log_level(name: str) -> None:
     logger.setLevel(logging.NOTSET if level is None else level)
     if name and level is None:
         known = ", ".join(LOG_LEVELS)
-        logger.warning("FRACTARY_LOG_LEVEL is none of %s and is ignored", known)
-
-
-def _no_file(kind: Kind, path: str) -> ForgeError:
-    return ForgeError(
-        "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
-        f"There is no {kind} definition at {path[:200]}",
-        details={"path": path[:200]},
-        suggestions=[list_all(kind)],
-    )
+        logger.warning("FRACTARY_LOG_LEVEL is ignored: it must be one of %s", known)
 
 
 def _text_of(path: Path) -> str:

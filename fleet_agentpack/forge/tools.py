@@ -16,25 +16,7 @@ from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.provider import DESTROYS, READS, READS_REMOTE, DomainTools
 
 if TYPE_CHECKING:
-    from fleet_agentpack.forge.results import (
-        AgentInfo,
-        AgentList,
-        CacheCleared,
-        CacheStats,
-        ConfigValue,
-        ConfigView,
-        ForkCheck,
-        ForkDiff,
-        ForkInfo,
-        ForkList,
-        PluginInfo,
-        PluginList,
-        PluginSearch,
-        RegistryList,
-        ToolInfo,
-        ToolList,
-        Validation,
-    )
+    from fleet_agentpack.forge import results
     from fleet_agentpack.forge.service import ForgeService
 
 Answer = TypeVar("Answer")
@@ -78,7 +60,7 @@ def fractary_forge_agent_list(
     source: Source = "all",
     limit: Limit = 100,
     offset: Offset = 0,
-) -> "AgentList | ToolList":
+) -> "results.AgentList | results.ToolList":
     """List agent definitions (not running agents), optionally filtered by tags and source.
 
     Call fractary_forge_agent_info next with one of the names.
@@ -95,7 +77,7 @@ def fractary_forge_agent_info(
     name: str,
     version: Version = None,
     source: Source = "all",
-) -> "AgentInfo | ToolInfo":
+) -> "results.AgentInfo | results.ToolInfo":
     """Read one agent definition (prompt, tools, base, dependencies) before you use, fork or change
     it. Call fractary_forge_agent_validate next to check it.
     """
@@ -109,7 +91,7 @@ def fractary_forge_agent_validate(
     path: AgentPath = None,
     name: str | None = None,
     strict: bool = False,
-) -> "Validation":
+) -> "results.Validation":
     """Check an agent definition by path or name, after writing or changing it.
 
     Fix what `errors` lists, then call it again.
@@ -126,7 +108,7 @@ def fractary_forge_tool_list(
     source: Source = "all",
     limit: Limit = 100,
     offset: Offset = 0,
-) -> "AgentList | ToolList":
+) -> "results.AgentList | results.ToolList":
     """List tool definitions that agents can be given, optionally filtered by tags and source.
 
     Call fractary_forge_tool_info next with one of the names.
@@ -143,7 +125,7 @@ def fractary_forge_tool_info(
     name: str,
     version: Version = None,
     source: Source = "all",
-) -> "AgentInfo | ToolInfo":
+) -> "results.AgentInfo | results.ToolInfo":
     """Read one tool definition with its inputs and outputs as JSON Schema, before you use or change
     it. Call fractary_forge_tool_validate next to check it.
     """
@@ -157,7 +139,7 @@ def fractary_forge_tool_validate(
     path: AgentPath = None,
     name: str | None = None,
     strict: bool = False,
-) -> "Validation":
+) -> "results.Validation":
     """Check a tool definition by path or name, after writing or changing it.
 
     Fix what `errors` lists, then call it again.
@@ -171,7 +153,7 @@ def fractary_forge_plugin_list(
     forge: "ForgeService" = Depends(mcp.service),
     scope: Literal["global", "local", "all"] = "all",
     outdated: Annotated[bool, Field(description="Only those with an update")] = False,
-) -> "PluginList":
+) -> "results.PluginList":
     """List installed plugins, or only those with a newer version in a registry.
 
     Call fractary_forge_plugin_info next to see what one contains.
@@ -186,7 +168,7 @@ def fractary_forge_plugin_info(
     plugin: str,
     version: Version = None,
     remote: Annotated[bool, Field(description="Ask the registries")] = False,
-) -> "PluginInfo":
+) -> "results.PluginInfo":
     """Show a plugin's components, dependencies and versions, as installed or as a registry offers
     it. The user installs it with: fleet-agentpack forge install NAME.
     """
@@ -201,7 +183,7 @@ def fractary_forge_plugin_search(
     tags: Tags = None,
     limit: int = 20,
     offset: int = 0,
-) -> "PluginSearch":
+) -> "results.PluginSearch":
     """Search the registries for plugins to install; an empty query lists all.
 
     Call fractary_forge_plugin_info next, with remote: true.
@@ -214,7 +196,7 @@ def fractary_forge_config_get(
     *,
     forge: "ForgeService" = Depends(mcp.service),
     key: Annotated[str, Field(description='Dotted path, e.g. "registries.0.url"')],
-) -> "ConfigValue":
+) -> "results.ConfigValue":
     """Get one forge configuration value by its key.
 
     Call fractary_forge_config_show for all keys.
@@ -228,7 +210,7 @@ def fractary_forge_config_show(
     forge: "ForgeService" = Depends(mcp.service),
     includeDefaults: bool = True,
     format: Literal["json", "yaml"] = "json",
-) -> "ConfigView":
+) -> "results.ConfigView":
     """Show the whole forge configuration and the files it comes from; call it when something is not
     found. Call fractary_forge_config_registry_list next for the registries' logins.
     """
@@ -238,7 +220,7 @@ def fractary_forge_config_show(
 @mcp.tool(annotations=READS)
 def fractary_forge_config_registry_list(
     forge: "ForgeService" = Depends(mcp.service),
-) -> "RegistryList":
+) -> "results.RegistryList":
     """List the plugin registries in lookup order, with their login status.
 
     Call fractary_forge_plugin_search next to search them.
@@ -249,7 +231,7 @@ def fractary_forge_config_registry_list(
 @mcp.tool(annotations=READS)
 def fractary_forge_cache_stats(
     forge: "ForgeService" = Depends(mcp.service),
-) -> "CacheStats":
+) -> "results.CacheStats":
     """Show the size and age of the forge cache; call it when a registry's answers look outdated.
 
     Call fractary_forge_cache_clear next to have them fetched again.
@@ -263,7 +245,7 @@ def fractary_forge_cache_clear(
     forge: "ForgeService" = Depends(mcp.service),
     type: Literal["manifests", "downloads", "all"] = "all",
     olderThan: Annotated[int | None, Field(description="Only entries older than N days")] = None,
-) -> "CacheCleared":
+) -> "results.CacheCleared":
     """Clear the forge cache (all of it by default), so that registries are queried again.
 
     Call fractary_forge_cache_stats first to see what it holds.
@@ -274,7 +256,7 @@ def fractary_forge_cache_clear(
 @mcp.tool(annotations=READS)
 def fractary_forge_fork_list(
     *, forge: "ForgeService" = Depends(mcp.service), type: Literal["agent", "tool", "all"] = "all"
-) -> "ForkList":
+) -> "results.ForkList":
     """List forked agents and tools, as far as they are known offline.
 
     Call fractary_forge_fork_check next to look for upstream updates.
@@ -285,7 +267,7 @@ def fractary_forge_fork_list(
 @mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_fork_info(
     *, forge: "ForgeService" = Depends(mcp.service), name: str
-) -> "ForkInfo":
+) -> "results.ForkInfo":
     """Show where one fork comes from, with its versions and dates.
 
     Call fractary_forge_fork_diff next to see what differs.
@@ -299,7 +281,7 @@ def fractary_forge_fork_diff(
     forge: "ForgeService" = Depends(mcp.service),
     name: str,
     format: Literal["unified", "json"] = "unified",
-) -> "ForkDiff":
+) -> "results.ForkDiff":
     """Show field by field how a fork differs from its newest upstream, before merging the two.
 
     The user merges with: fleet-agentpack forge merge NAME.
@@ -310,7 +292,7 @@ def fractary_forge_fork_diff(
 @mcp.tool(annotations=READS_REMOTE)
 def fractary_forge_fork_check(
     *, forge: "ForgeService" = Depends(mcp.service), name: str | None = None
-) -> "ForkCheck":
+) -> "results.ForkCheck":
     """Check one fork, or all forks, for upstream updates and breaking changes.
 
     Call fractary_forge_fork_diff next for one that has an update.

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from fleet_agentpack.forge.cache import Cache
-from fleet_agentpack.forge.config import Configuration
-from fleet_agentpack.forge.credentials import Credentials
-from fleet_agentpack.forge.definition_index import DefinitionIndex
-from fleet_agentpack.forge.forks import Forks
-from fleet_agentpack.forge.plugins import Plugins
-from fleet_agentpack.forge.registries import RegistryClient
-from fleet_agentpack.forge.resolver import Resolver
-from fleet_agentpack.forge.stockyard import Stockyard
-from fleet_agentpack.forge.transport import Transport
+from fleet_agentpack.forge.config.configuration import Configuration
+from fleet_agentpack.forge.definitions.index import DefinitionIndex
+from fleet_agentpack.forge.definitions.resolver import Resolver
+from fleet_agentpack.forge.definitions.stockyard import Stockyard
+from fleet_agentpack.forge.forks.forks import Forks
+from fleet_agentpack.forge.plugins.plugins import Plugins
+from fleet_agentpack.forge.registries.cache import Cache
+from fleet_agentpack.forge.registries.client import RegistryClient
+from fleet_agentpack.forge.registries.credentials import Credentials
+from fleet_agentpack.forge.registries.transport import Transport
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Workspace:
     @cached_property
     def cache(self) -> Cache:
         """What was fetched before."""
-        return Cache(self.configuration.cache_directory, self.configuration.places, self.clock)
+        return Cache(self.configuration.cache_directory, self.configuration.directories, self.clock)
 
     @cached_property
     def registries(self) -> RegistryClient:
@@ -41,9 +41,7 @@ class Workspace:
     @cached_property
     def resolver(self) -> Resolver:
         """Agents and tools by name."""
-        stockyard = Stockyard(
-            self.configuration.stockyard, self.cache, self.transport, self.credentials
-        )
+        stockyard = Stockyard(self.configuration.stockyard, self.registries)
         return Resolver(self.configuration, self.index, stockyard)
 
     @cached_property

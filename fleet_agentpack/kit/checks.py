@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -26,14 +26,13 @@ class Check:
     advice: str = ""
 
 
-def program(area: str, names: Iterable[str], path: str | None, why: str, advice: str) -> Check:
+def program(area: str, names: Sequence[str], path: str | None, why: str, advice: str) -> Check:
     """Whether one of several programs is installed; they are optional: a missing one is a note."""
-    wanted = list(names)
-    for name in wanted:
+    for name in names:
         found = shutil.which(name, path=path)
         if found:
             return Check(area, name, "ok", _version_of(found))
-    return Check(area, " or ".join(wanted), "note", f"not installed; {why}", advice)
+    return Check(area, " or ".join(names), "note", f"not installed; {why}", advice)
 
 
 def directory(area: str, subject: str, path: Path) -> Check:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -33,18 +32,18 @@ class AppError(Exception):
             Action.instruction(each) if isinstance(each, str) else each for each in actions
         )
 
-    @abstractmethod
     def payload(self) -> dict[str, Any]:
-        """The JSON object that the caller receives."""
+        """The JSON object that the caller receives, unless the domain's contract has its own."""
+        return {"error": str(self), "next_actions": [each.for_agent() for each in self.actions]}
 
     def advice(self) -> Sequence[str]:
         """What a person can do next, a line each; the command line prints them below the error."""
         return [action.for_person(self.commands) for action in self.actions]
 
     @classmethod
-    @abstractmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
         """The error for a call whose arguments do not fit the tool's schema."""
+        return cls(f"{tool}: {'; '.join(map(str, problems))}")
 
     @classmethod
     def confirm_required(cls, tool: str) -> AppError:
@@ -52,6 +51,6 @@ class AppError(Exception):
         raise NotImplementedError(f"{cls.__name__} has no error for an unconfirmed {tool}")
 
     @classmethod
-    @abstractmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for a fault of ours; never carries the fault's own text."""
+        return cls(f"{tool} failed unexpectedly")

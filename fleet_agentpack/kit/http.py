@@ -278,14 +278,10 @@ def is_reachable(url: str, within_s: float = 5.0) -> bool:
 def is_same_origin(one: str, other: str) -> bool:
     """Whether two URLs lead to the same server."""
     try:
-        first, second = urlsplit(one), urlsplit(other)
-        return (first.scheme, first.hostname, first.port) == (
-            second.scheme,
-            second.hostname,
-            second.port,
-        )
+        first, second = ((to.scheme, to.hostname, to.port) for to in map(urlsplit, (one, other)))
     except ValueError:
         return False
+    return first == second
 
 
 def _retry_after(text: str) -> float | None:

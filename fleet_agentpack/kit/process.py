@@ -11,8 +11,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 KILLED_WITHIN_S = 5.0
+# A group of its own, so that what the program started can be killed with it.
+_PIPED: dict[str, Any] = {
+    **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
+    "start_new_session": True,
+}
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -56,20 +62,11 @@ def run(
 
     Raises `FileNotFoundError` for a missing program, `ProcessTimeoutError` when it is killed.
     """
-    process = subprocess.Popen(
-        [str(part) for part in argv],
-        cwd=cwd,
-        env=None if env is None else dict(env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    with process:
+    with subprocess.Popen([*map(str, argv)], **_PIPED, cwd=cwd, env=env) as process:
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         except BaseException as error:
-            _kill_group(process.pid)
+            kill_group(process.pid)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise _timeout(argv, timeout_s) from error
             raise
@@ -85,20 +82,12 @@ async def run_async(
     timeout_s: float = 60.0,
 ) -> Completed:
     """Like `run`, from an event loop: a cancelled wait ends the program and all it started."""
-    process = await asyncio.create_subprocess_exec(
-        *map(str, argv),
-        cwd=cwd,
-        env=None if env is None else dict(env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = await asyncio.create_subprocess_exec(*map(str, argv), **_PIPED, cwd=cwd, env=env)
     try:
         async with asyncio.timeout(timeout_s):
             stdout, stderr = await process.communicate(stdin)
     except BaseException as error:
-        _kill_group(process.pid)
+        kill_group(process.pid)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), KILLED_WITHIN_S)
         if isinstance(error, TimeoutError):
@@ -111,7 +100,7 @@ def _timeout(argv: Sequence[str | Path], timeout_s: float) -> ProcessTimeoutErro
     return ProcessTimeoutError(f"{argv[0]} did not end within {timeout_s:g} s")
 
 
-def _kill_group(pid: int) -> None:
+def kill_group(pid: int) -> None:
     """Kill a child that leads its own group, with what it started and what holds its pipes open."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.name == "nt":  # pragma: no cover - no process groups there

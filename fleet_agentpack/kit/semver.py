@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import total_ordering
 
-_VERSION = re.compile(
-    r"(?P<major>0|[1-9][0-9]*)\.(?P<minor>0|[1-9][0-9]*)\.(?P<patch>0|[1-9][0-9]*)"
-    r"(?:-(?P<pre>(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
-    r"(?:\.(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
-    r"(?:\+(?P<build>[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?\Z"
-)
 MAX_LENGTH = 256
+
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_PRE = rf"(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
+_TAIL = rf"(?:-({_PRE}(?:\.{_PRE})*))?(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?"
+_VERSION = re.compile(rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER}){_TAIL}\Z")
 
 
 class VersionError(ValueError):
@@ -38,13 +37,8 @@ class Version:
         match = _VERSION.match(text) if len(text) <= MAX_LENGTH else None
         if not match:
             raise VersionError(f"not a semantic version: {text[:80]!r}")
-        return cls(
-            int(match["major"]),
-            int(match["minor"]),
-            int(match["patch"]),
-            tuple(match["pre"].split(".")) if match["pre"] else (),
-            match["build"] or "",
-        )
+        major, minor, patch, pre, build = match.groups()
+        return cls(int(major), int(minor), int(patch), _identifiers(pre), build or "")
 
     @property
     def core(self) -> tuple[int, int, int]:
@@ -53,9 +47,8 @@ class Version:
 
     def __str__(self) -> str:
         pre = f"-{'.'.join(self.pre)}" if self.pre else ""
-        return f"{self.major}.{self.minor}.{self.patch}{pre}" + (
-            f"+{self.build}" if self.build else ""
-        )
+        build = f"+{self.build}" if self.build else ""
+        return f"{self.major}.{self.minor}.{self.patch}{pre}{build}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and self._key() == other._key()
@@ -119,9 +112,9 @@ def best_version(available: Iterable[str], wanted: str = "latest") -> str | None
         allowed = Range.parse(wanted)
     except RangeError:
         return wanted if wanted in versions else None
-    parsed = [(version, text) for text in versions if (version := _parsed(text))]
-    fitting = [(version, text) for version, text in parsed if allowed.allows(version)]
-    return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
+    parsed = {text: version for text in versions if (version := _parsed(text))}
+    fitting = (text for text, version in parsed.items() if allowed.allows(version))
+    return max(fitting, key=parsed.__getitem__, default=None)
 
 
 def is_newer(candidate: str, current: str) -> bool:
@@ -132,127 +125,93 @@ def is_newer(candidate: str, current: str) -> bool:
 
 _OPERATORS: dict[str, Callable[[Version, Version], bool]] = {
     "": operator.eq,
+    "=": operator.eq,
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
     "<=": operator.le,
 }
-_PRE = r"(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
-_IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
-_NUMBER = r"(?:0|[1-9][0-9]*|[xX*])"
-_PARTIAL = (
-    rf"[v=]*({_NUMBER})(?:\.({_NUMBER})(?:\.({_NUMBER})"
-    rf"(?:-({_PRE}(?:\.{_PRE})*))?(?:\+{_IDENTIFIERS})?)?)?"
-)
-_BOUND = re.compile(rf"(>=|<=|>|<|=|\^|~>|~|){_PARTIAL}\Z")
+_OPEN = r"(?:0|[1-9][0-9]*|[xX*])"
+_PARTIAL = rf"[v=]*({_OPEN})(?:\.({_OPEN})(?:\.({_OPEN}){_TAIL})?)?"
+_SIGN = r"(>=|<=|>|<|=|\^|~>|~)"
+_BOUND = re.compile(rf"{_SIGN}?{_PARTIAL}\Z")
 _HYPHENATED = re.compile(rf"{_PARTIAL} - {_PARTIAL}\Z")
-_SPACED_OPERATOR = re.compile(r"(>=|<=|>|<|=|\^|~>|~) ")
-_NOTHING = _Comparator("<", Version(0, 0, 0, ("0",)))
+_SPACED_SIGN = re.compile(f"{_SIGN} ")
 
 
 @dataclass(frozen=True)
 class _Partial:
     """A version whose tail may be missing: `1`, `1.2`, `1.x`, `1.2.3-beta`."""
 
-    major: int | None
-    minor: int | None
-    patch: int | None
+    numbers: tuple[int, ...]
     pre: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, major: str, minor: str | None, patch: str | None, pre: str | None) -> _Partial:
-        first, second, third = _number(major), _number(minor), _number(patch)
-        if (first is None and second is not None) or (second is None and third is not None):
+    def of(cls, groups: Sequence[str | None]) -> _Partial:
+        """From what `_PARTIAL` matched."""
+        *numbers, pre, _ = groups
+        known = [number for number in numbers if number and number not in "xX*"]
+        if known != numbers[: len(known)]:
             raise RangeError("a number cannot follow x in a version range")
-        return cls(first, second, third, tuple(pre.split(".")) if pre and third is not None else ())
+        return cls(tuple(map(int, known)), _identifiers(pre) if len(known) == 3 else ())
 
     @property
     def floor(self) -> Version:
         """The lowest version meant."""
-        return Version(self.major or 0, self.minor or 0, self.patch or 0, self.pre)
+        return _filled(self.numbers, self.pre)
 
     def ceiling(self, fixed: int) -> Version:
         """Below this, the first `fixed` numbers stay as they are."""
-        major, minor, patch = self.floor.core
-        if fixed == 1:
-            return Version(major + 1, 0, 0, ("0",))
-        if fixed == 2:
-            return Version(major, minor + 1, 0, ("0",))
-        return Version(major, minor, patch + 1, ("0",))
-
-    @property
-    def given(self) -> int:
-        """How many of the three numbers are there."""
-        return sum(number is not None for number in (self.major, self.minor, self.patch))
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None or text in "xX*" else int(text)
+        *kept, last = self.numbers[:fixed]
+        return _filled([*kept, last + 1], ("0",))
 
 
 def _alternative(part: str, whole: str) -> tuple[_Comparator, ...]:
     text = " ".join(part.split())
     if match := _HYPHENATED.match(text):
-        low, high = _Partial.of(*match.groups()[:4]), _Partial.of(*match.groups()[4:])
-        return (*_at_least(low), *_at_most(high))
+        low, high = _Partial.of(match.groups()[:5]), _Partial.of(match.groups()[5:])
+        return (*_bounds(">=", low), *_bounds("<=", high))
     bounds: list[_Comparator] = []
-    for token in _SPACED_OPERATOR.sub(r"\1", text).split():
+    for token in _SPACED_SIGN.sub(r"\1", text).split():
         match = _BOUND.match(token)
         if not match:
             raise RangeError(f"not a version range: {whole[:80]!r}")
-        bounds += _bounds(match[1], _Partial.of(*match.groups()[1:]))
+        bounds += _bounds(match[1] or "", _Partial.of(match.groups()[1:]))
     return tuple(bounds)
 
 
 def _bounds(sign: str, partial: _Partial) -> tuple[_Comparator, ...]:
-    if partial.given == 0:
-        return (_NOTHING,) if sign in ("<", ">") else ()
-    if sign == "^":
-        return _between(partial, _caret_fixed(partial))
-    if sign.startswith("~"):
-        return _between(partial, min(partial.given, 2))
-    if sign in ("", "="):
-        exact = partial.given == 3
-        return (_Comparator("", partial.floor),) if exact else _between(partial, partial.given)
-    if partial.given == 3:
-        return (_Comparator(sign, partial.floor),)
-    return (_open_bound(sign, partial),)
-
-
-def _open_bound(sign: str, partial: _Partial) -> _Comparator:
-    above = partial.ceiling(partial.given)
-    if sign == ">":
-        return _Comparator(">=", Version(*above.core))
-    if sign == "<=":
-        return _Comparator("<", above)
+    given, floor = len(partial.numbers), partial.floor
+    if not given:
+        return (_Comparator("<", _filled([], ("0",))),) if sign in ("<", ">") else ()
+    if sign == ">=" or (given == 3 and sign in _OPERATORS):
+        return (_Comparator(sign, floor),)
     if sign == "<":
-        return _Comparator("<", Version(*partial.floor.core, pre=("0",)))
-    return _Comparator(">=", partial.floor)
-
-
-def _caret_fixed(partial: _Partial) -> int:
-    """How many numbers a caret holds: up to the first that is not zero."""
-    if partial.major or partial.given == 1:
-        return 1
-    return 2 if partial.minor or partial.given == 2 else 3
-
-
-def _between(partial: _Partial, fixed: int) -> tuple[_Comparator, ...]:
-    return _Comparator(">=", partial.floor), _Comparator("<", partial.ceiling(fixed))
-
-
-def _at_least(partial: _Partial) -> tuple[_Comparator, ...]:
-    return (_Comparator(">=", partial.floor),) if partial.given else ()
-
-
-def _at_most(partial: _Partial) -> tuple[_Comparator, ...]:
-    if partial.given == 3:
-        return (_Comparator("<=", partial.floor),)
-    return (_Comparator("<", partial.ceiling(partial.given)),) if partial.given else ()
+        return (_Comparator("<", _filled(partial.numbers, ("0",))),)
+    if sign == "<=":
+        return (_Comparator("<", partial.ceiling(given)),)
+    if sign == ">":
+        return (_Comparator(">=", Version(*partial.ceiling(given).core)),)
+    fixed = given
+    if sign == "^":  # up to the first number that is not zero
+        fixed = next((i for i, number in enumerate(partial.numbers, 1) if number), given)
+    elif sign.startswith("~"):
+        fixed = min(given, 2)
+    return _Comparator(">=", floor), _Comparator("<", partial.ceiling(fixed))
 
 
 def _names_prerelease(bounds: Sequence[_Comparator], version: Version) -> bool:
     return any(bound.version.pre and bound.version.core == version.core for bound in bounds)
+
+
+def _filled(numbers: Sequence[int], pre: tuple[str, ...]) -> Version:
+    """A version whose missing numbers are 0."""
+    major, minor, patch = [*numbers, 0, 0, 0][:3]
+    return Version(major, minor, patch, pre)
+
+
+def _identifiers(pre: str | None) -> tuple[str, ...]:
+    return tuple(pre.split(".")) if pre else ()
 
 
 def _parsed(text: str) -> Version | None:

@@ -162,7 +162,7 @@ def without(data: Any, places: Iterable[Place]) -> Any:
 def _wrong_inside(hint: Any, data: Any, at: Place, nouns: Nouns) -> Iterator[Misfit]:
     wanted = nouns.mapping if _is_mapping(hint) else nouns.array if _is_array(hint) else ""
     if not wanted:
-        if not _fits(hint, data):
+        if _refusal(hint, data):
             yield Misfit(at, f"must be {_words(hint, nouns)}{_told(hint, data)}")
     elif not isinstance(data, Mapping if _is_mapping(hint) else list | tuple):
         yield Misfit(at, f"must be {wanted}")
@@ -171,8 +171,8 @@ def _wrong_inside(hint: Any, data: Any, at: Place, nouns: Nouns) -> Iterator[Mis
         for key, kind, value in _inside(hint, data):
             wrong += misfits(kind, value, (*at, key), nouns)
         yield from wrong
-        if not wrong and (reason := _refusal(hint, data)):
-            yield Misfit(at, reason)
+        if not wrong and (refusal := _refusal(hint, data)):  # of a key, or by the shape itself
+            yield Misfit(at, str(refusal.__cause__ or "has a key that is not text"))
 
 
 def _missing(hint: Any, data: Any, at: Place) -> Iterator[Misfit]:
@@ -218,25 +218,15 @@ def _keys(shape: Any) -> dict[str, _Key]:
     return {field.encode_name: _Key(field.type, field.required) for field in fields}
 
 
-def _fits(hint: Any, data: Any) -> bool:
-    import msgspec
-
-    try:
-        msgspec.convert(data, hint, dec_hook=_made)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-def _refusal(hint: Any, data: Any) -> str:
-    """Why a collection whose parts all fit does not: a key that is not text, or its own rule."""
+def _refusal(hint: Any, data: Any) -> Exception | None:
+    """What msgspec says against a value, unless it takes it."""
     import msgspec
 
     try:
         msgspec.convert(data, hint, dec_hook=_made)
     except msgspec.ValidationError as error:
-        return str(error.__cause__ or "has a key that is not text")
-    return ""
+        return error
+    return None
 
 
 def _made(kind: type[T], value: Any) -> T:

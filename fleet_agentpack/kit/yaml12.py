@@ -33,15 +33,6 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 
 
 _DEEP_BLOCKS = re.compile(rf"^ {{{MAX_DEPTH // 2 - 1}}}|(?:[-?:][ \t]+){{4}}", re.MULTILINE)
-_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
-_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
-_INT = re.compile(r"[-+]?[0-9]+\Z")
-_OCTAL = re.compile(r"0o[0-7]+\Z")
-_HEX = re.compile(r"0x[0-9a-fA-F]+\Z")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_INFINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z")
-_NAN = re.compile(r"\.(?:nan|NaN|NAN)\Z")
-_COMPACT = re.compile(r"(?:[-?:][ \t]+){4}")  # several levels opened on one line
 _MAX_DIGITS = 3500  # whatever the base, Python can still write the number in decimal
 
 
@@ -56,6 +47,24 @@ class YamlError(ValueError):
 
 
 Scalar = str | int | float | bool | None
+
+# The core schema: what a plain scalar looks like, and its value.
+_CORE: dict[str, tuple[str, Callable[[str], Scalar]]] = {
+    "null": (r"~|null|Null|NULL|", lambda _: None),
+    "bool": (r"true|True|TRUE|false|False|FALSE", lambda text: text[0] in "tT"),
+    "int": (r"[-+]?[0-9]+", int),
+    "octal": (r"0o[0-7]+", lambda text: int(text, 8)),
+    "hex": (r"0x[0-9a-fA-F]+", lambda text: int(text, 16)),
+    "float": (r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", float),
+    "inf": (r"[-+]?\.(?:inf|Inf|INF)", lambda text: float(text.replace(".", ""))),
+    "nan": (r"\.(?:nan|NaN|NAN)", lambda _: math.nan),
+}
+_PLAIN = re.compile("|".join(rf"(?P<{kind}>(?:{look})\Z)" for kind, (look, _) in _CORE.items()))
+_EXPLICIT: dict[str, type] = {
+    "tag:yaml.org,2002:int": int,
+    "tag:yaml.org,2002:float": float,
+    "tag:yaml.org,2002:bool": bool,
+}
 
 
 @dataclass(frozen=True)
@@ -74,24 +83,19 @@ class Document:
 
 def load(text: str) -> Any:
     """Parse one YAML document. Raises `YamlError`."""
-    return _Builder(None).build(_compose(text))
+    return value_of(compose(text))
 
 
 def load_document(text: str) -> Document:
     """Parse one YAML document and remember where everything stands. Raises `YamlError`."""
     lines: dict[Path, int] = {}
-    return Document(_Builder(lines).build(_compose(text)), lines)
+    return Document(_Builder(lines).build(compose(text)), lines)
 
 
 def dump(data: Any) -> str:
     """YAML text that any YAML 1.1 or 1.2 reader takes for the same data."""
     text = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return str(text)
-
-
-def compose(text: str) -> yaml.Node | None:
-    """The node tree of one document, with every scalar's own text. Raises `YamlError`."""
-    return _compose(text)
 
 
 def is_plain(node: yaml.Node | None) -> bool:
@@ -104,11 +108,13 @@ def value_of(node: yaml.Node | None) -> Any:
     return _Builder(None).build(node)
 
 
-def _compose(text: str) -> yaml.Node | None:
+def compose(text: str) -> yaml.Node | None:
+    """The node tree of one document, with every scalar's own text. Raises `YamlError`."""
     try:
         if _may_nest_deeply(text):
             _check_depth(text)
         node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+        return node
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
         raise YamlError("a lone surrogate is not a character", line) from error
@@ -119,7 +125,6 @@ def _compose(text: str) -> yaml.Node | None:
         raise YamlError(problem, *place) from error
     except yaml.YAMLError as error:
         raise YamlError(f"not valid YAML: {error}".splitlines()[0]) from error
-    return node
 
 
 def _may_nest_deeply(text: str) -> bool:
@@ -137,10 +142,8 @@ def _check_depth(text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                mark = event.start_mark
-                raise YamlError(
-                    f"nested deeper than {MAX_DEPTH} levels", mark.line + 1 if mark else None
-                )
+                line = event.start_mark.line + 1 if event.start_mark else None
+                raise YamlError(f"nested deeper than {MAX_DEPTH} levels", line)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
@@ -153,9 +156,7 @@ class _Builder:
         self._nodes = 0
 
     def build(self, node: yaml.Node | None) -> object:
-        if node is None:
-            return None
-        return self._value(node, (), 0)
+        return None if node is None else self._value(node, (), 0)
 
     def _value(self, node: yaml.Node, path: Path, depth: int) -> object:
         self._nodes += 1
@@ -169,10 +170,8 @@ class _Builder:
         if isinstance(node, yaml.ScalarNode):
             return _scalar(node)
         if isinstance(node, yaml.SequenceNode):
-            return [
-                self._value(item, (*path, index), depth + 1)
-                for index, item in enumerate(node.value)
-            ]
+            items = enumerate(node.value)
+            return [self._value(item, (*path, index), depth + 1) for index, item in items]
         return self._mapping(node, path, depth)
 
     def _mapping(self, node: yaml.Node, path: Path, depth: int) -> dict[Hashable, object]:
@@ -192,50 +191,28 @@ class _Builder:
 
 
 def _scalar(node: yaml.ScalarNode) -> Scalar:
+    text: str = node.value
     if node.tag == _PLAIN_TAG:
-        return _plain(node.value)
-    construct = _EXPLICIT.get(node.tag)
-    return construct(node.value, node) if construct else node.value
+        return _plain(text)
+    if node.tag == "tag:yaml.org,2002:null":
+        return None
+    kind = _EXPLICIT.get(node.tag)
+    if kind is None:
+        return text
+    value = _plain(text)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise YamlError(f"{text!r} is not a {kind.__name__}", node.start_mark.line + 1)
+    return value
 
 
 def _plain(text: str) -> Scalar:
-    if _NULL.match(text):
-        return None
-    if _BOOL.match(text):
-        return text[0] in "tT"
-    if len(text) > _MAX_DIGITS:
+    match = _PLAIN.match(text) if len(text) <= _MAX_DIGITS else None
+    if match is None or match.lastgroup is None:
         return text
-    if _INT.match(text):
-        return int(text)
-    if _OCTAL.match(text):
-        return int(text[2:], 8)
-    if _HEX.match(text):
-        return int(text[2:], 16)
-    if _FLOAT.match(text):
-        return float(text)
-    if _INFINITE.match(text):
-        return -math.inf if text[0] == "-" else math.inf
-    return math.nan if _NAN.match(text) else text
-
-
-def _explicit(kind: type) -> Callable[[str, yaml.Node], Scalar]:
-    def construct(text: str, node: yaml.Node) -> Scalar:
-        value = _plain(text)
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if type(value) is not kind:
-            raise YamlError(f"{text!r} is not a {kind.__name__}", node.start_mark.line + 1)
-        return value
-
-    return construct
-
-
-_EXPLICIT: dict[str, Callable[[str, yaml.Node], Scalar]] = {
-    "tag:yaml.org,2002:int": _explicit(int),
-    "tag:yaml.org,2002:float": _explicit(float),
-    "tag:yaml.org,2002:bool": _explicit(bool),
-    "tag:yaml.org,2002:null": lambda _text, _node: None,
-}
+    _, made = _CORE[match.lastgroup]
+    return made(text)
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -6,16 +6,16 @@ import asyncio
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fleet_agentpack.climpt.deno_cli import DenoCli
+from fleet_agentpack.climpt.deno_cli import run_deno
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.climpt.options import Options
 from fleet_agentpack.climpt.project_files import ProjectFiles
-from fleet_agentpack.climpt.prompt_request import PromptRequest
+from fleet_agentpack.climpt.service import ClimptService
 from tests.climpt.project import ECHO, ECHO_NAMES, service, write, write_registry
 from tests.kit.test_process import wait_until_gone
 
@@ -116,10 +116,11 @@ async def test_a_program_that_cannot_be_started_is_an_error(work: Path, home: Pa
 
 async def test_a_program_that_does_not_end_is_stopped(work: Path, home: Path) -> None:
     code = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
-    environ = {"PATH": fake_deno(home, code)}
-    cli = DenoCli(ProjectFiles(work, home), environ, timeout_s=1.5)
+    write_registry(work, [ECHO])
+    files, environ = ProjectFiles(work, home), {"PATH": fake_deno(home, code)}
+    cli = ClimptService(files, partial(run_deno, files, environ, timeout_s=1.5))
     with pytest.raises(ClimptError, match=r"deno did not end within 1\.5 s and was stopped"):
-        await cli(PromptRequest(*ECHO_NAMES, Options()))
+        await cli.execute(*ECHO_NAMES)
     wait_until_gone(int((work / "pid").read_text()))
 
 

@@ -219,6 +219,6 @@ def test_errors_read_well(work: Path, home: Path) -> None:
     )
     assert caught.value.advice() == ["`fleet-agentpack climpt init` puts an example there"]
     assert caught.value.is_missing_registry
-    absent = ClimptError.command_not_found("a", "b", "c", "look")
+    absent = ClimptError("Command not found", c1="a", c2="b", c3="c", hint="look")
     assert (str(absent), absent.advice()) == ("Command not found: a b c", ["look"])
     assert ClimptError.unexpected("search").payload()["error"] == "Unexpected error"

@@ -10,7 +10,7 @@ from typing import Any
 
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.request import Request
-from fleet_agentpack.deploy.results import DeployData, Envelope, PlanData, StatusData
+from fleet_agentpack.deploy.results import Envelope, PlanData, StatusData
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.kit import process, yaml12
 
@@ -143,7 +143,7 @@ class Lab:
         self.skill("tidy", {"scripts/run.sh": "#!/bin/sh\necho tidy\n"})
         self.source("modules/skills/tidy/scripts/run.sh", "#!/bin/sh\necho tidy\n", 0o755)
 
-    def deploy(self, service: DeployService | None = None, **request: Any) -> Envelope[DeployData]:
+    def deploy(self, service: DeployService | None = None, **request: Any) -> Envelope[PlanData]:
         answer = (service or self.service()).deploy(Request(**request))
         assert answer.ok
         return answer

@@ -14,8 +14,8 @@ import pytest
 from fleet_agentpack.fleet.coder import errors
 from fleet_agentpack.fleet.coder.backend import CoderBackend
 from fleet_agentpack.fleet.coder.client import CoderClient
+from fleet_agentpack.fleet.coder.errors import unavailable
 from fleet_agentpack.fleet.coder.projects import CoderNames
-from fleet_agentpack.fleet.coder.translate import unavailable
 from fleet_agentpack.fleet.coder.transport import Connection, Limits
 from fleet_agentpack.kit.secret import Secret
 from tests.fleet.stage import HOST, TOKEN, at_once

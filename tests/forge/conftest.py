@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.places import Places
+from fleet_agentpack.forge.directories import Directories
+from fleet_agentpack.forge.registries.transport import Transport
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.forge.transport import Transport
 from tests.forge import tree
 from tests.forge.registry import Site, serving
 
@@ -47,8 +47,8 @@ def make(home: Path, work: Path) -> Callable[..., ForgeService]:
 
     def make(vault: Any = None, **variables: str) -> ForgeService:
         transport = Transport(connect_timeout_s=1.0, deadline_s=3.0)
-        places = Places(work, home, {**os.environ, **variables})
-        return ForgeService(places, vault=vault or NoVault(), transport=transport)
+        directories = Directories(work, home, {**os.environ, **variables})
+        return ForgeService(directories, vault=vault or NoVault(), transport=transport)
 
     return make
 

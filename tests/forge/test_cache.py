@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet_agentpack.forge.cache import Cache, readable_size
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.places import Places
+from fleet_agentpack.forge.registries.cache import Cache, readable_size
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
 from tests.forge.tree import write
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_removed_is_named(forge: ForgeService, directory: 
 
 def test_manifests_live_for_their_time(home: Path, work: Path, tmp_path: Path) -> None:
     clock = [1000.0]
-    cache = Cache(tmp_path / "c", Places(work, home, {}), lambda: clock[0])
+    cache = Cache(tmp_path / "c", Directories(work, home, {}), lambda: clock[0])
     cache.keep_manifest("../r", "u", {"plugins": []}, 60)
     assert [path.name for path in (tmp_path / "c/manifests").iterdir()] == [".._r.json"]
     kept = cache.manifest("../r", "u")

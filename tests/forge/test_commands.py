@@ -81,7 +81,7 @@ def test_from_nothing_to_a_valid_agent(run: Run, work: Path) -> None:
         assert verdict["valid"] is True
         assert verdict["errors"] == []
     refused = run("agent-create", "notes", "--description", "Again", status=1)
-    assert "already there" in refused.stderr
+    assert "already exists" in refused.stderr
     missing = answer(
         run("agent-create", "x", "--description", "d", "--tool", "no", "--json", status=1)
     )
@@ -156,10 +156,10 @@ def test_login_keeps_the_token_where_only_its_owner_can_read_it(run: Run, home: 
     assert json.loads(path.read_text())["registries"]["shop"]["token"] == "s3cret-token"
     run("logout", "shop", **backend)
     assert "s3cret" not in path.read_text()
-    assert "no login" in run("logout", "shop", **backend).stdout
+    assert "not logged in" in run("logout", "shop", **backend).stdout
     run("login", "shop", "--token-stdin", stdin=" \n", status=1)
     run("login", "shop", "--token-stdin", stdin="x" * 10_001, status=1)
-    assert "no login" in run("logout", "shop", **backend).stdout
+    assert "not logged in" in run("logout", "shop", **backend).stdout
     run("login", "shop", status=1)
 
 

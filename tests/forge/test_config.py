@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.config import look_up
+from fleet_agentpack.forge.config.configuration import look_up
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
@@ -32,7 +32,9 @@ def names(forge: ForgeService) -> list[str]:
     return [each.name for each in forge.registry_list().registries]
 
 
-def test_a_fresh_machine_has_exactly_the_seed_defaults(forge: ForgeService, home: Path) -> None:
+def test_a_fresh_machine_has_exactly_the_contracts_defaults(
+    forge: ForgeService, home: Path
+) -> None:
     result = forge.config_show()
     cache = {"directory": str(home / ".fractary/cache"), "ttl": 3600}
     assert jsonable(result) == {"config": {**DEFAULTS, "cache": cache}, "sources": []}

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.forge.changes import (
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.forks.changes import (
     differences,
     same,
 )
-from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
 from tests.forge.tree import agent, write

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.places import Places
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.results import jsonable
@@ -63,7 +63,7 @@ def ask_everything(files: dict[str, bytes]) -> None:
         for name, content in files.items():
             (work / name).parent.mkdir(parents=True, exist_ok=True)
             (work / name).write_bytes(content)
-        forge = ForgeService(Places(work, work / "home", dict(os.environ)), vault=NoVault())
+        forge = ForgeService(Directories(work, work / "home", dict(os.environ)), vault=NoVault())
         for query in queries(forge):
             try:
                 result = query()

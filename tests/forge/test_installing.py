@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.installing import Installer
+from fleet_agentpack.forge.plugins.installer import Installer
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.disk import Disk
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
@@ -340,7 +340,7 @@ def test_an_update_that_fails_names_those_before_it(
     forge: ForgeService, newer: Site, work: Path
 ) -> None:
     (work / ".fractary/plugins/@acme/worker/agents/worker.yaml").write_text("mine")
-    with pytest.raises(ForgeError, match="updated before that: @acme/base") as caught:
+    with pytest.raises(ForgeError, match="already updated: @acme/base") as caught:
         installer(forge).update([], breaking=True)
     assert caught.value.code == "CONFLICT_ERROR"
     assert caught.value.details["updated"][0]["to"] == "2.0.0"
@@ -357,7 +357,9 @@ def test_one_version_has_to_do_for_all(
         site.put_plugin(plugin_manifest("@a/z", "2.0.0")),
     ]
     configure({"name": "r", "url": site.put_registry(*entries)})
-    with pytest.raises(ForgeError, match=r"@a/y needs @a/z@\^2.0.0, while 1.0.0") as caught:
+    with pytest.raises(
+        ForgeError, match=r"@a/y needs @a/z@\^2.0.0, but another plugin needs 1.0.0"
+    ) as caught:
         install(forge, "@a/x")
     assert caught.value.code == "DEPENDENCY_ERROR"
     assert not (work / ".fractary/plugins").exists()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.masking import masked
+from fleet_agentpack.forge.config.masking import masked
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
 from tests.forge.registry import Site
@@ -48,6 +48,11 @@ def test_a_secret_is_masked_wherever_it_is(
     configure(**written)
     answers = [forge.config_show(layout="yaml"), forge.config_get(next(iter(written)))]
     assert SECRET not in json.dumps(jsonable(answers))
+
+
+@pytest.mark.parametrize("key", ["password", "pin_token", "apiKey"])
+def test_a_secret_need_not_be_text(key: str) -> None:
+    assert masked({key: 12345, "deep": [{key: True}]}) == {key: "***", "deep": [{key: "***"}]}
 
 
 @pytest.mark.parametrize(
@@ -92,3 +97,8 @@ def test_a_manifest_that_is_a_link_to_a_foreign_file_is_no_plugin(
     assert jsonable(forge.plugin_list().plugins) == []
     with pytest.raises(Exception, match="not installed"):
         forge.plugin_manifest_text("evil")
+
+
+def test_a_secret_may_be_a_number() -> None:
+    shown = masked({"password": 12345, "max_tokens": 2048, "auth": {"api_key": 7}})
+    assert shown == {"password": "***", "max_tokens": 2048, "auth": {"api_key": "***"}}

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.forge.authoring import Author
-from fleet_agentpack.forge.changes import MISSING, Conflict, Edit, same, three_way
-from fleet_agentpack.forge.definitions import read_data
+from fleet_agentpack.forge.definitions.author import Author
+from fleet_agentpack.forge.definitions.definition import read_data
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.line_merge import merged_text
-from fleet_agentpack.forge.merging import MergePlan, merge
+from fleet_agentpack.forge.forks.changes import MISSING, Conflict, Edit, same, three_way
+from fleet_agentpack.forge.forks.line_merge import merged_text
+from fleet_agentpack.forge.forks.merge import MergePlan, merge
 from fleet_agentpack.forge.service import ForgeService
 from tests.forge.tree import agent, write
 
@@ -26,12 +26,12 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def fork(forge: ForgeService, source: str, name: str) -> Path:
     workspace = forge.workspace()
     author = Author(workspace.configuration, workspace.resolver)
-    return forge.places.cwd / author.create_fork(None, source, name, NOW).path
+    return forge.directories.cwd / author.create_fork(None, source, name, NOW).path
 
 
 def run_merge(forge: ForgeService, name: str, prefer: Any = None) -> MergePlan:
     workspace = forge.workspace()
-    root = forge.places.project
+    root = forge.directories.project
     return merge(workspace.forks, workspace.resolver, root, name, prefer, NOW)
 
 
@@ -123,7 +123,7 @@ def test_without_the_forked_version_every_difference_needs_a_decision(
     text = path.read_text().replace("author: Acme Ops\n", "").replace("tools: []", "license: MIT")
     path.write_text(text)
     (home / ".fractary/registry/agents/base-triage@1.0.0/agent.yaml").unlink()
-    with pytest.raises(ForgeError, match=r"base-triage 1\.0\.0 is not there any more") as caught:
+    with pytest.raises(ForgeError, match=r"base-triage 1\.0\.0 is no longer available") as caught:
         run_merge(full, "ours")
     assert caught.value.code == "CONFLICT_ERROR"
     conflicts = {each["path"]: each for each in caught.value.details["conflicts"]}

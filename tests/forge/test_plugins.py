@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.registries.transport import Request, Transport
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.forge.transport import Request, Transport
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.forge.registry import Site, serving
 from tests.forge.tree import plugin_manifest, write
@@ -54,13 +54,13 @@ def test_installed_plugins_are_listed_scoped_ones_included(full: ForgeService) -
             "name": "@acme/base",
             "version": "1.0.0",
             "scope": "global",
-            "path": str(full.places.user / "registry/plugins/@acme/base"),
+            "path": str(full.directories.user / "registry/plugins/@acme/base"),
         },
         {
             "name": "plain",
             "version": "0.3.0",
             "scope": "global",
-            "path": str(full.places.user / "registry/plugins/plain"),
+            "path": str(full.directories.user / "registry/plugins/plain"),
         },
     ]
     assert "broken-one/plugin.json: not valid JSON" in result["warnings"][0]
@@ -220,7 +220,7 @@ def test_search_pages_and_filters_by_any_tag(forge: ForgeService, stocked: Site)
     assert jsonable(forge.plugin_search("faber", limit=-5, offset=-5).results) == []
 
 
-def test_search_results_have_the_seed_fields(forge: ForgeService, stocked: Site) -> None:
+def test_search_results_have_the_contracts_fields(forge: ForgeService, stocked: Site) -> None:
     assert jsonable(forge.plugin_search("faber"))["results"][0] == {
         "name": "@acme/faber",
         "version": "2.0.0",
@@ -354,7 +354,7 @@ def test_a_redirect_elsewhere_loses_the_token(
 
 
 def test_a_token_never_leaves_this_machine_unprotected(make: Callable[..., ForgeService]) -> None:
-    from fleet_agentpack.forge.config import Registry
+    from fleet_agentpack.forge.config.configuration import Registry
 
     forge = make(FRACTARY_REGISTRY_TOKEN="s3cret")
     credentials = forge.workspace().credentials

@@ -132,7 +132,7 @@ async def test_descriptions_say_what_comes_next(client: Client[Any]) -> None:
 
 
 @pytest.mark.parametrize("tool", CALLS)
-async def test_each_tool_answers_in_the_seeds_fields(client: Client[Any], tool: str) -> None:
+async def test_each_tool_answers_in_the_contracts_fields(client: Client[Any], tool: str) -> None:
     arguments, fields = CALLS[tool]
     result = await call(client, tool, **arguments)
     assert result.is_error is False, result.structured_content

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.forge.config.edits import add_registry, remove_registry
+from fleet_agentpack.forge.definitions.lockfile import Lockfile
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.lockfile import Lockfile
+from fleet_agentpack.forge.files import writing_below
 from fleet_agentpack.forge.names import Reference
-from fleet_agentpack.forge.registry_edits import add_registry, remove_registry
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.forge.writing import writing_below
 from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.secret import Secret
 from tests.forge.conftest import MemoryVault
@@ -114,7 +114,7 @@ def test_checking_without_a_lockfile_says_how_to_make_one(forge: ForgeService) -
 
 def test_many_writers_lose_no_registry(forge: ForgeService, work: Path) -> None:
     def add(n: int) -> None:
-        add_registry(forge.places, f"r{n}", f"https://r{n}.example.test/r.json")
+        add_registry(forge.directories, f"r{n}", f"https://r{n}.example.test/r.json")
 
     write(work, {".fractary/config.json": {"install": {"default_scope": "local"}, "mine": [1]}})
     threads = [threading.Thread(target=add, args=(n,)) for n in range(12)]
@@ -125,23 +125,23 @@ def test_many_writers_lose_no_registry(forge: ForgeService, work: Path) -> None:
     data = json.loads((work / ".fractary/config.json").read_text())
     assert len(data["registries"]) == 12
     assert (data["install"], data["mine"]) == ({"default_scope": "local"}, [1])
-    remove_registry(forge.places, "r3")
+    remove_registry(forge.directories, "r3")
     assert len(forge.registry_list().registries) == 11
 
 
 def test_the_users_file_and_a_named_file_are_edited(
     forge: ForgeService, make: Callable[..., ForgeService], home: Path, work: Path
 ) -> None:
-    add_registry(forge.places, "u", "file:///r.json", for_user=True)
+    add_registry(forge.directories, "u", "file:///r.json", for_user=True)
     assert (home / ".fractary/config.json").is_file()
     named = make(FRACTARY_CONFIG="own.json")
-    add_registry(named.places, "o", "https://o.example.test/r.json", token_env="O_TOKEN")
+    add_registry(named.directories, "o", "https://o.example.test/r.json", token_env="O_TOKEN")
     assert json.loads((work / "own.json").read_text())["registries"][0]["auth"] == {
         "type": "bearer",
         "token_env": "O_TOKEN",
     }
     with pytest.raises(ForgeError, match="JSON files only"):
-        add_registry(make(FRACTARY_CONFIG="own.yaml").places, "x", "https://x.test/r.json")
+        add_registry(make(FRACTARY_CONFIG="own.yaml").directories, "x", "https://x.test/r.json")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_registry_that_would_not_work_or_not_be_safe_is_not_written(
     forge: ForgeService, work: Path, url: str, more: dict[str, Any]
 ) -> None:
     with pytest.raises(ForgeError) as caught:
-        add_registry(forge.places, "r", url, **more)
+        add_registry(forge.directories, "r", url, **more)
     assert caught.value.code == "VALIDATION_ERROR"
     assert not (work / ".fractary").exists()
 
@@ -171,7 +171,7 @@ def test_a_configuration_that_is_a_link_stays_one(
     link = home / ".fractary/config.json"
     link.parent.mkdir()
     link.symlink_to(target)
-    add_registry(forge.places, "u", "file:///r.json", for_user=True)
+    add_registry(forge.directories, "u", "file:///r.json", for_user=True)
     assert link.is_symlink()
     assert json.loads(target.read_text())["registries"][0]["name"] == "u"
 
@@ -180,7 +180,7 @@ def test_a_lock_that_somebody_holds_is_a_conflict(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "fleet_agentpack.forge.writing.file_lock", lambda path: file_lock(path, timeout_s=0.05)
+        "fleet_agentpack.forge.files.file_lock", lambda path: file_lock(path, timeout_s=0.05)
     )
     root = work / ".fractary"
     with writing_below(root), pytest.raises(ForgeError) as caught, writing_below(root):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.ask import ask
-from fleet_agentpack.console.command import Console, Handler, declare, print_json
+from fleet_agentpack.console.command import Console, declare, print_json
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.commands import report
 from fleet_agentpack.deploy.errors import DeployError
@@ -16,8 +16,6 @@ from fleet_agentpack.deploy.request import Request
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
     from fleet_agentpack.deploy.service import DeployService
-
-_NO_DRY_RUN = ("init", "lock", "fetch", "update")
 
 
 class _Once(argparse.Action):
@@ -40,47 +38,60 @@ class _Once(argparse.Action):
 def add(parser: argparse.ArgumentParser, name: str) -> None:
     """Add one command's arguments and its handler."""
     parser.allow_abbrev = False
-    add_global_flags(parser)
-    handler = _ARGUMENTS[name](parser)
-    declare(parser, _guarded(name, handler))
-
-
-def add_global_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that every one of these commands takes."""
     group = parser.add_argument_group("global flags, before or after the command")
-    group.add_argument(
-        "--repo",
-        action=_Once,
-        metavar="PATH",
-        help="the config repo (default: $AGENTPACK_HOME/repo)",
-    )
-    group.add_argument(
-        "--profile", action=_Once, default="default", help="the profile that selects the modules"
-    )
-    group.add_argument(
-        "--target", action=_Once, default="all", help="one target, or all (the default)"
-    )
-    group.add_argument(
-        "--machine", action=_Once, metavar="ID", help="the machine whose overlays apply"
-    )
-    for flag, text in (
-        ("--json", "print JSON"),
-        ("--yes", "write without asking"),
-        ("--dry-run", "show what would be done, write nothing"),
-    ):
-        group.add_argument(flag, action=_Once, nargs=0, default=False, help=text)
+    for flag, options in _GLOBAL_FLAGS.items():
+        group.add_argument(flag, action=_Once, **options)
+    for flag, options in _ARGUMENTS.get(name, {}).items():
+        parser.add_argument(flag, **options)
+    for step in ("lock", "fetch") if name == "update" else ():
+        choice = parser.add_mutually_exclusive_group()
+        choice.add_argument(f"--{step}", action="store_true", default=None, dest=step)
+        choice.add_argument(f"--no-{step}", action="store_false", default=None, dest=step)
+    declare(parser, lambda console: _run(name, console))
 
 
-def _guarded(name: str, run: Handler) -> Handler:
-    def guarded(console: Console) -> int | None:
-        try:
-            if console.arguments.dry_run and name in _NO_DRY_RUN:
-                raise DeployError("E_INVALID_ARGUMENTS", f"{name} has no dry run; drop --dry-run")
-            return run(console)
-        except DeployError as error:
-            raise error.during(name) from error
+_GLOBAL_FLAGS: dict[str, dict[str, Any]] = {
+    "--repo": {"metavar": "PATH", "help": "the config repo (default: $AGENTPACK_HOME/repo)"},
+    "--profile": {"default": "default", "help": "the profile that selects the modules"},
+    "--target": {"default": "all", "help": "one target, or all (the default)"},
+    "--machine": {"metavar": "ID", "help": "the machine whose overlays apply"},
+    "--json": {"nargs": 0, "default": False, "help": "print JSON"},
+    "--yes": {"nargs": 0, "default": False, "help": "write without asking"},
+    "--dry-run": {"nargs": 0, "default": False, "help": "show what would be done, write nothing"},
+}
 
-    return guarded
+
+def _switch(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": text}
+
+
+_ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
+    "init": {"--git": _switch("also make it a git repository")},
+    "status": {
+        "--only": {
+            "action": "append",
+            "default": [],
+            "metavar": "KIND[,KIND]",
+            "help": f"show only {', '.join(report.ONLY)}",
+            "type": report.kinds,
+        }
+    },
+    "doctor": {"--fix": _switch("make git ignore the target manifests")},
+    "deploy": {
+        "--apply": _switch("write the files, after asking"),
+        "--adopt": _switch("also overwrite files that agentpack did not write"),
+    },
+    "rollback": {"--to": {"required": True, "metavar": "ID", "help": "the snapshot to restore"}},
+}
+
+
+def _run(name: str, console: Console) -> None:
+    if console.arguments.dry_run and name in ("init", "lock", "fetch", "update"):
+        refused = DeployError("E_INVALID_ARGUMENTS", f"{name} has no dry run; drop --dry-run")
+        raise refused.during(name)
+    if name in ("init", "lock", "fetch"):
+        _require_yes(console, name)
+    _COMMANDS[name](console)
 
 
 def _service(console: Console) -> DeployService:
@@ -101,184 +112,121 @@ def _require_yes(console: Console, command: str) -> None:
         raise DeployError.confirm_required(command)
 
 
-# One function per command: adds its arguments, returns what runs it.
+def _init(console: Console) -> None:
+    answer = _service(console).init(console.arguments.repo, with_git=console.arguments.git)
+    lines = (
+        f"Initialized {answer.data.repo}",
+        "Next: fleet-agentpack plan shows what it would deploy.",
+    )
+    console.answer(answer, lines)
 
 
-def _init(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--git", action="store_true", help="also make it a git repository")
-
-    def run(console: Console) -> None:
-        _require_yes(console, "init")
-        answer = _service(console).init(console.arguments.repo, with_git=console.arguments.git)
-        lines = (
-            f"Initialized {answer.data.repo}",
-            "Next: fleet-agentpack plan shows what it would deploy.",
-        )
-        console.answer(answer, lines)
-
-    return run
+def _plan(console: Console) -> None:
+    answer = _service(console).plan(_request(console))
+    console.answer(answer, report.plan_lines(console.paint, answer.data))
 
 
-def _plan(_parser: argparse.ArgumentParser) -> Handler:
-    def run(console: Console) -> None:
-        answer = _service(console).plan(_request(console))
-        console.answer(answer, report.plan_lines(console.paint, answer.data))
+def _diff(console: Console) -> None:
+    service = _service(console)
+    if console.as_json:
+        print_json(service.diff(_request(console)))
+        return
+    found = service.differences(_request(console))
+    console.warn(found.warnings)
+    console.stream(report.differences(console.paint, found, service.texts(found)))
 
-    return run
+
+def _status(console: Console) -> None:
+    only = tuple(dict.fromkeys(kind for kinds in console.arguments.only for kind in kinds))
+    answer = _service(console).status(_request(console, only=only))
+    console.answer(answer, report.status_lines(console.paint, answer.data))
 
 
-def _diff(_parser: argparse.ArgumentParser) -> Handler:
-    def run(console: Console) -> None:
-        service = _service(console)
-        if console.as_json:
-            print_json(service.diff(_request(console)))
-            return
-        found = service.differences(_request(console))
+def _doctor(console: Console) -> None:
+    fix = console.arguments.fix and not console.arguments.dry_run
+    if fix:
+        _require_yes(console, "doctor --fix")
+    answer = _service(console).doctor(_request(console), fix=fix)
+    console.answer(answer, report.doctor_lines(console.paint, answer.data))
+
+
+def _deploy(console: Console) -> None:
+    given, service = console.arguments, _service(console)
+    dry = not given.apply or given.dry_run
+    request = _request(console, adopt=given.adopt, dry_run=dry)
+
+    def show(found: Plan) -> None:
+        console.stream(report.plan_with_differences(console.paint, found, service.texts(found)))
+
+    def approve(found: Plan) -> bool:
+        show(found)
+        return given.yes or not found.changes or ask("Apply changes?")
+
+    if console.as_json:
+        if not dry and not given.yes:
+            service.plan(request, "deploy --apply")  # errors in the plan come first
+            raise DeployError.confirm_required("deploy_apply")
+        print_json(service.deploy(request))
+    elif dry:
+        found = service.differences(request)
         console.warn(found.warnings)
-        console.stream(report.differences(console.paint, found, service.texts(found)))
-
-    return run
-
-
-def _status(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="KIND[,KIND]",
-        help=f"show only {', '.join(report.ONLY)}",
-        type=report.kinds,
-    )
-
-    def run(console: Console) -> None:
-        only = tuple(dict.fromkeys(kind for kinds in console.arguments.only for kind in kinds))
-        answer = _service(console).status(_request(console, only=only))
-        console.answer(answer, report.status_lines(console.paint, answer.data))
-
-    return run
-
-
-def _doctor(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--fix", action="store_true", help="make git ignore the target manifests")
-
-    def run(console: Console) -> None:
-        fix = console.arguments.fix and not console.arguments.dry_run
-        if fix:
-            _require_yes(console, "doctor --fix")
-        answer = _service(console).doctor(_request(console), fix=fix)
-        console.answer(answer, report.doctor_lines(console.paint, answer.data))
-
-    return run
-
-
-def _deploy(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--apply", action="store_true", help="write the files, after asking")
-    parser.add_argument(
-        "--adopt", action="store_true", help="also overwrite files that agentpack did not write"
-    )
-
-    def run(console: Console) -> None:
-        given, service = console.arguments, _service(console)
-        dry = not given.apply or given.dry_run
-        request = _request(console, adopt=given.adopt, dry_run=dry)
-        if console.as_json:
-            if not dry and not given.yes:
-                service.plan(request, "deploy --apply")  # errors in the plan come first
-                raise DeployError.confirm_required("deploy_apply")
-            print_json(service.deploy(request))
-            return
-        if dry:
-            found = service.differences(request)
-            console.warn(found.warnings)
-            console.stream(report.plan_with_differences(console.paint, found, service.texts(found)))
-            return
-
-        def approve(found: Plan) -> bool:
-            console.stream(report.plan_with_differences(console.paint, found, service.texts(found)))
-            return given.yes or not found.changes or ask("Apply changes?")
-
+        show(found)
+    else:
         answer = service.deploy(request, confirm=approve)
         console.answer(answer, [report.outcome(answer.data)])
 
-    return run
+
+def _rollback(console: Console) -> None:
+    service, to = _service(console), console.arguments.to
+    if console.arguments.dry_run:
+        preview = service.preview_rollback(to)
+        rows = [f"{row.op} {row.target} {row.path}" for row in preview.data.changes]
+        console.answer(preview, [*rows, f"{len(rows)} change(s); nothing was written"])
+        return
+    _require_yes(console, "rollback")
+    answer = service.rollback(to)
+    console.answer(answer, [f"Rolled back to {to}. Event: {answer.data.event_snapshot_id}"])
 
 
-def _rollback(parser: argparse.ArgumentParser) -> Handler:
-    parser.add_argument("--to", required=True, metavar="ID", help="the snapshot to restore")
-
-    def run(console: Console) -> None:
-        service, to = _service(console), console.arguments.to
-        if console.arguments.dry_run:
-            preview = service.preview_rollback(to)
-            rows = [f"{row.op} {row.target} {row.path}" for row in preview.data.changes]
-            console.answer(preview, [*rows, f"{len(rows)} change(s); nothing was written"])
-            return
-        _require_yes(console, "rollback")
-        answer = service.rollback(to)
-        event = answer.data.event_snapshot_id
-        console.answer(answer, [f"Rolled back to {to}. Event: {event}"])
-
-    return run
-
-
-def _snapshots(_parser: argparse.ArgumentParser) -> Handler:
-    def run(console: Console) -> None:
-        answer = _service(console).snapshots()
-        rows = [
-            [
-                row.id,
-                row.kind + (f" to {row.rolled_back_to}" if row.rolled_back_to else ""),
-                row.created_at[:19].replace("T", " "),
-                str(row.files),
-                ", ".join(row.targets),
-            ]
-            for row in answer.data.snapshots
+def _snapshots(console: Console) -> None:
+    answer = _service(console).snapshots()
+    rows = [
+        [
+            row.id,
+            row.kind + (f" to {row.rolled_back_to}" if row.rolled_back_to else ""),
+            row.created_at[:19].replace("T", " "),
+            str(row.files),
+            ", ".join(row.targets),
         ]
-        headers = ["id", "kind", "created (UTC)", "files", "targets"]
-        console.answer(answer, [Table(headers, rows) if rows else "No snapshots yet"])
-
-    return run
-
-
-def _lock(_parser: argparse.ArgumentParser) -> Handler:
-    def run(console: Console) -> None:
-        _require_yes(console, "lock")
-        answer = _service(console).lock(_request(console))
-        done = answer.data
-        console.answer(answer, [f"Locked {done.modules} module(s) in {done.lockfile}"])
-
-    return run
+        for row in answer.data.snapshots
+    ]
+    headers = ["id", "kind", "created (UTC)", "files", "targets"]
+    console.answer(answer, [Table(headers, rows) if rows else "No snapshots yet"])
 
 
-def _fetch(_parser: argparse.ArgumentParser) -> Handler:
-    def run(console: Console) -> None:
-        _require_yes(console, "fetch")
-        answer = _service(console).fetch(_request(console))
-        done = answer.data
-        console.answer(answer, [f"{done.git_modules_fetched} git module(s) in {done.store}"])
-
-    return run
+def _lock(console: Console) -> None:
+    answer = _service(console).lock(_request(console))
+    done = answer.data
+    console.answer(answer, [f"Locked {done.modules} module(s) in {done.lockfile}"])
 
 
-def _update(parser: argparse.ArgumentParser) -> Handler:
-    for name in ("lock", "fetch"):
-        choice = parser.add_mutually_exclusive_group()
-        choice.add_argument(f"--{name}", action="store_true", default=None, dest=name)
-        choice.add_argument(f"--no-{name}", action="store_false", default=None, dest=name)
-
-    def run(console: Console) -> None:
-        given, service, request = console.arguments, _service(console), _request(console)
-        wanted = {"lock": given.lock, "fetch": given.fetch}
-        if any(service.update_steps(request, **wanted)):
-            _require_yes(console, "update")
-        answer = service.update(request, **wanted)
-        rows = [report.step_line(step) for step in answer.data.steps]
-        console.answer(answer, rows or ["Nothing to do"])
-
-    return run
+def _fetch(console: Console) -> None:
+    answer = _service(console).fetch(_request(console))
+    done = answer.data
+    console.answer(answer, [f"{done.git_modules_fetched} git module(s) in {done.store}"])
 
 
-_ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], Handler]] = {
+def _update(console: Console) -> None:
+    given, service, request = console.arguments, _service(console), _request(console)
+    wanted = {"lock": given.lock, "fetch": given.fetch}
+    if any(service.update_steps(request, **wanted)):
+        _require_yes(console, "update")
+    answer = service.update(request, **wanted)
+    rows = [report.step_line(step) for step in answer.data.steps]
+    console.answer(answer, rows or ["Nothing to do"])
+
+
+_COMMANDS: dict[str, Callable[[Console], None]] = {
     "init": _init,
     "plan": _plan,
     "diff": _diff,

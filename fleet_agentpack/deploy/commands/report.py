@@ -12,7 +12,6 @@ from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.deploy.results import (
     ChangeCounts,
-    DeployData,
     DoctorData,
     DriftKind,
     Locked,
@@ -77,9 +76,9 @@ def _line_style(line: str) -> tuple[str, ...]:
     return styles.get(line[:1], ())
 
 
-def outcome(data: DeployData) -> str:
+def outcome(data: PlanData) -> str:
     """The outcome of a deploy."""
-    if data.applied:
+    if data.applied is True:
         return f"Applied. Snapshot: {data.snapshot_id}"
     return "Aborted" if data.reason == "aborted" else "No changes"
 

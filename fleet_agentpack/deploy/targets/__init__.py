@@ -1,11 +1,61 @@
-"""The tools that can be deployed to. A new one is a file here and a row in `ALL`."""
+"""The tools that can be deployed to. A new one is an entry of `ALL`."""
 
 from __future__ import annotations
 
-from fleet_agentpack.deploy.targets import claude_code, codex, cursor, vscode
-from fleet_agentpack.deploy.targets.target import Target
+from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.manifest import TargetConfig
+from fleet_agentpack.deploy.targets import contents
+from fleet_agentpack.deploy.targets.target import Area, Target
 
-ALL: tuple[Target, ...] = (codex.TARGET, claude_code.TARGET, cursor.TARGET, vscode.TARGET)
+
+def _codex_home(config: TargetConfig, home: Home) -> str:
+    """The option names it first, then `CODEX_HOME`, then `~/.codex`."""
+    option = config.options.get("codex_home")
+    given = option if isinstance(option, str) and option.strip() else None
+    return home.expand(given or home.environ.get("CODEX_HOME", "").strip() or "~/.codex")
+
+
+_agents = contents.combined("AGENTS.md")
+_copilot = contents.combined("copilot-instructions.md")
+_copies = contents.single_files()
+_prompts = contents.single_files(".prompt.md")  # VS Code finds them by their double ending
+_skills = contents.skills
+
+ALL = (
+    Target(
+        "codex",
+        (
+            Area("write_repo_skills", "project", ".codex/skills", "skill", _skills),
+            Area("write_user_skills", "user", "skills", "skill", _skills),
+            Area("write_user_prompts", "user", "prompts", "prompt", _copies),
+            Area("write_agents_global", "user", "", "instructions", _agents, scan=False),
+            Area("write_agents_repo_root", "project", "", "instructions", _agents, scan=False),
+        ),
+        checks=("instructions", "skill"),
+        user_dir=_codex_home,
+        options={"codex_home": "~/.codex"},
+    ),
+    Target(
+        "claude_code",
+        (
+            Area("write_repo_commands", "project", ".claude/commands", "command", _copies),
+            Area("write_user_commands", "user", ".claude/commands", "command", _copies),
+            Area("write_repo_skills", "project", ".claude/skills", "skill", _skills, default=False),
+            Area("write_user_skills", "user", ".claude/skills", "skill", _skills, default=False),
+        ),
+    ),
+    Target(
+        "cursor", (Area("write_rules", "project", ".cursor/rules", "instructions", contents.rules),)
+    ),
+    Target(
+        "vscode",
+        (
+            Area("write_instructions", "project", ".github", "instructions", _copilot, scan=False),
+            Area("write_prompts", "project", ".github/prompts", "prompt", _prompts),
+        ),
+        checks=("instructions",),
+    ),
+)
 BY_NAME = {target.name: target for target in ALL}
 NAMES = tuple(BY_NAME)
 PROJECT_ONLY = tuple(target.name for target in ALL if target.project_only)

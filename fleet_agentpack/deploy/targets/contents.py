@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.manifest import Module
 from fleet_agentpack.deploy.model import Blob, Output, Root, module_fs_key, safe_name
-from fleet_agentpack.deploy.targets.target import Contents, Made
-from fleet_agentpack.deploy.trees import Tree
+from fleet_agentpack.deploy.targets.target import Chosen, Contents, Made
 from fleet_agentpack.deploy.validate import only_file
-
-Chosen = list[tuple[Module, Tree]]
 
 SEPARATOR = "\n\n---\n\n"
 END_MARKER = "<!-- /agentpack -->"
@@ -29,13 +26,15 @@ def combined(name: str) -> Contents:
     return render
 
 
-def single_files(rename: Callable[[str], str] = str) -> Contents:
-    """Each module's only file, under its own name or a derived one."""
+def single_files(suffix: str = ".md") -> Contents:
+    """Each module's only file, under its own name with this ending."""
 
     def render(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
         for module, tree in chosen:
             name, blob = only_file(tree)
-            yield Output(root, root.path(rename(name)), blob, (module.id,))
+            if not name.endswith(suffix):
+                name = name.removesuffix(".md") + suffix
+            yield Output(root, root.path(name), blob, (module.id,))
 
     return render
 
@@ -81,12 +80,7 @@ def _section(module: Module, blob: Blob) -> str:
     try:
         text = blob.read().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DeployError(
-            "E_UNEXPECTED",
-            f"AGENTS.md of module {module.id} is not UTF-8 text",
-            reason="module_invalid",
-            next_actions=("fix_module", "retry_command"),
-            module_id=module.id,
-        ) from error
+        message = f"AGENTS.md of module {module.id} is not UTF-8 text"
+        raise DeployError.because("module_invalid", message, module_id=module.id) from error
     newline = "" if text.endswith("\n") else "\n"
     return f"<!-- agentpack:module={module.id} -->\n{text}{newline}{END_MARKER}"

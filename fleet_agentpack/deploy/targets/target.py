@@ -1,68 +1,38 @@
-"""What a target is: a name, and the areas that its options and scope select."""
+"""What a target is: a name, and the directories that its options and scope select."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from fleet_agentpack.deploy.home import Home, Project
 from fleet_agentpack.deploy.manifest import Module, TargetConfig
 from fleet_agentpack.deploy.model import Blob, Output, Root
 from fleet_agentpack.deploy.trees import Tree
 
+Chosen = list[tuple[Module, Tree]]
 Made = dict[Any, Blob]  # generated contents, by what they were made from
-Contents = Callable[[Root, "list[tuple[Module, Tree]]", Made], Iterable[Output]]
+Contents = Callable[[Root, Chosen, Made], Iterable[Output]]
 
-_TRUE, _FALSE = {"true", "yes", "1"}, {"false", "no", "0"}
-
-
-@dataclass(frozen=True)
-class TargetContext:
-    """What a target's areas depend on."""
-
-    target: str
-    config: TargetConfig
-    home: Home
-    project: Project
-
-    def user(self, option: str, default: bool = True) -> bool:
-        """Whether an option for the user's own directories is on."""
-        return self.config.scope in ("user", "both") and self._flag(option, default)
-
-    def in_project(self, option: str, default: bool = True) -> bool:
-        """Whether an option for the project's directories is on."""
-        return self.config.scope in ("project", "both") and self._flag(option, default)
-
-    def text(self, option: str) -> str | None:
-        """An option's text, None when it is missing or blank."""
-        value = self.config.options.get(option)
-        return value if isinstance(value, str) and value.strip() else None
-
-    def user_dir(self, *parts: str) -> str:
-        """A directory in the user's home."""
-        return "/".join([str(self.home.user).rstrip("/"), *parts])
-
-    def project_dir(self, *parts: str) -> str:
-        """A directory in the project."""
-        return "/".join([self.project.root.rstrip("/"), *parts]) or "/"
-
-    def _flag(self, option: str, default: bool) -> bool:
-        value = self.config.options.get(option)
-        if isinstance(value, bool):
-            return value
-        word = value.strip().lower() if isinstance(value, str) else ""
-        return True if word in _TRUE else False if word in _FALSE else default
+_SWITCHES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 @dataclass(frozen=True)
 class Area:
-    """A root and what goes into it."""
+    """A directory of a target, the modules that go into it, and the option that switches it."""
 
-    dir: str
+    option: str
+    scope: Literal["user", "project"]
+    dir: str  # below the user's or the project's directory
     takes: str  # the module type
     contents: Contents
-    scan_extras: bool = True
+    scan: bool = True  # whether files in it that nobody manages are reported
+    default: bool = True
+
+
+def _users_own(_config: TargetConfig, home: Home) -> str:
+    return str(home.user)
 
 
 @dataclass(frozen=True)
@@ -70,7 +40,34 @@ class Target:
     """One tool that can be deployed to."""
 
     name: str
-    areas: Callable[[TargetContext], Iterator[Area]]
-    project_only: bool = False
+    areas: tuple[Area, ...]
     checks: tuple[str, ...] = ()  # module types that are checked even when their option is off
-    options: Mapping[str, Any] = field(default_factory=dict)  # what `init` writes out
+    user_dir: Callable[[TargetConfig, Home], str] = _users_own
+    options: Mapping[str, Any] = field(default_factory=dict)  # besides those of the areas
+
+    @property
+    def project_only(self) -> bool:
+        """Whether nothing goes to the user's own directories."""
+        return all(area.scope == "project" for area in self.areas)
+
+    @property
+    def default_options(self) -> dict[str, Any]:
+        """Every option with its default, which `init` writes out."""
+        return {**self.options, **{area.option: area.default for area in self.areas}}
+
+    def roots(
+        self, config: TargetConfig, home: Home, project: Project
+    ) -> Iterator[tuple[Root, Area]]:
+        """The areas that the configuration selects, and where they are."""
+        tops = {"user": self.user_dir(config, home), "project": project.root}
+        for area in self.areas:
+            if config.scope in (area.scope, "both") and _is_on(area, config.options):
+                directory = f"{tops[area.scope].rstrip('/')}/{area.dir}".rstrip("/") or "/"
+                yield Root(self.name, directory, area.scan), area
+
+
+def _is_on(area: Area, options: Mapping[str, Any]) -> bool:
+    value = options.get(area.option)
+    if isinstance(value, str):
+        return _SWITCHES.get(value.strip().lower(), area.default)
+    return value if isinstance(value, bool) else area.default

@@ -7,15 +7,8 @@ from pathlib import Path
 
 from fleet_agentpack.enact import bundle, manifest, names
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.registries.registry import (
-    Release,
-    Tick,
-    best_version,
-    no_tick,
-    rank,
-    refuse_too_many,
-    shown,
-)
+from fleet_agentpack.enact.registries import registry
+from fleet_agentpack.enact.registries.registry import Release, Tick, best_version
 from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
 from fleet_agentpack.kit.paths import is_inside
@@ -37,19 +30,21 @@ class DirectoryRegistry:
 
     def hits(self) -> list[Hit]:
         """Every tool, at its highest version; a tool that cannot be read is left out."""
+        if not self.root.is_dir():
+            raise EnactError.registry_unavailable(self.label, "no such directory")
         found: dict[str, dict[str, manifest.Manifest]] = {}
-        for folder in self._folders():
+        for folder in _tool_folders(self.root):
             try:
                 read = manifest.load(bundle.Folder(folder))
             except (manifest.ManifestError, OSError):
                 continue
             if self._place(read.name) in (folder, folder.parent):
                 found.setdefault(read.name, {})[read.version or "0.0.0"] = read
-        return [self._hit(name, versions) for name, versions in sorted(found.items()) if versions]
+        return [_hit(name, versions) for name, versions in sorted(found.items())]
 
     def search(self, query: str, limit: int) -> list[Hit]:
         """The best matches."""
-        return rank(self.hits(), query)[:limit]
+        return registry.rank(self.hits(), query)[:limit]
 
     def release(self, name: str, version: str | None) -> Release:
         """The wanted version, or the highest."""
@@ -59,35 +54,30 @@ class DirectoryRegistry:
         chosen = version or best_version(versions)
         if chosen not in versions:
             raise EnactError.version_not_found(name, str(chosen), sorted(versions))
-        return Release(name, chosen, versions=tuple(versions))
+        return Release(name, chosen)
 
     def folder(self, release: Release) -> Path:
         """The directory that holds a release."""
         return self._versions(release.name)[release.version]
 
-    def download(self, release: Release, tick: Tick = no_tick) -> bytes:
+    def download(self, release: Release, tick: Tick = registry.no_tick) -> bytes:
         """The release's files as one archive."""
         tick()
         try:
             return bundle.pack(self.folder(release))
         except (bundle.BundleError, OSError) as error:
-            raise EnactError.bundle_invalid(str(release.name), str(error)) from error
+            raise EnactError.bundle_invalid(release.name, str(error)) from error
 
-    def attestations(self, release: Release, tick: Tick = no_tick) -> Iterable[bytes]:
+    def attestations(self, release: Release, tick: Tick = registry.no_tick) -> Iterable[bytes]:
         """The attestation files for a release."""
         tick()
         folder = self.root / ".attestations" / release.name / release.version
         files = sorted(folder.glob("*.json"))
-        refuse_too_many(files, self.label)
+        registry.refuse_too_many(files, self.label)
         try:
             return [f.read_bytes() for f in files if f.stat().st_size <= LARGEST_ATTESTATION]
         except OSError as error:
             raise EnactError.registry_unavailable(self.label, str(error)) from error
-
-    def _hit(self, name: str, versions: dict[str, manifest.Manifest]) -> Hit:
-        version = best_version(versions) or "0.0.0"
-        read = versions[version]
-        return Hit(name, shown(read.description), version, read.tags or UNKNOWN)
 
     def _place(self, name: str) -> Path | None:
         bare = name.removeprefix(self._prefix)
@@ -99,9 +89,7 @@ class DirectoryRegistry:
             return {}
         found: dict[str, Path] = {}
         broken: str | None = None
-        for folder in [place, *(_subfolders(place))]:
-            if not any((folder / file).is_file() for file in manifest.MANIFEST_FILES):
-                continue
+        for folder in filter(_holds_tool, [place, *_subfolders(place)]):
             try:
                 version = manifest.load(bundle.Folder(folder)).version or "0.0.0"
             except manifest.ManifestError as error:
@@ -113,10 +101,15 @@ class DirectoryRegistry:
             raise EnactError.manifest_invalid(name, broken)
         return found
 
-    def _folders(self) -> Iterator[Path]:
-        if not self.root.is_dir():
-            raise EnactError.registry_unavailable(self.label, "no such directory")
-        yield from _tool_folders(self.root, 0)
+
+def _hit(name: str, versions: dict[str, manifest.Manifest]) -> Hit:
+    version = best_version(versions) or "0.0.0"
+    read = versions[version]
+    return Hit(name, registry.shown(read.description), version, read.tags or UNKNOWN)
+
+
+def _holds_tool(folder: Path) -> bool:
+    return any((folder / file).is_file() for file in manifest.MANIFEST_FILES)
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -126,8 +119,8 @@ def _subfolders(folder: Path) -> list[Path]:
         return []
 
 
-def _tool_folders(folder: Path, depth: int) -> Iterator[Path]:
-    if any((folder / file).is_file() for file in manifest.MANIFEST_FILES):
+def _tool_folders(folder: Path, depth: int = 0) -> Iterator[Path]:
+    if _holds_tool(folder):
         yield folder
     elif depth < _DEEPEST:
         for below in _subfolders(folder):

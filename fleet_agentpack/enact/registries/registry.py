@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from fleet_agentpack.enact.errors import EnactError
@@ -24,7 +24,6 @@ class Release:
     name: str
     version: str
     digest: str | None = None  # sha256 of the bundle in hex, as the registry claims it
-    versions: tuple[str, ...] = field(default=())
 
 
 Tick = Callable[[], None]  # called repeatedly during a download; may raise to cancel it
@@ -37,11 +36,8 @@ def no_tick() -> None:
 def refuse_too_many(attestations: Sequence[object], label: str) -> None:
     """Refuse a list too long to read: the rest could contain a veto. Raises `EnactError`."""
     if len(attestations) > MOST_ATTESTATIONS:
-        raise EnactError.registry_error(
-            "REGISTRY_ERROR",
-            f"the registry lists more than {MOST_ATTESTATIONS} attestations for one version",
-            registry=label,
-        )
+        message = f"the registry lists more than {MOST_ATTESTATIONS} attestations for one version"
+        raise EnactError.registry_error(label, message)
 
 
 class Registry(Protocol):
@@ -59,6 +55,12 @@ class Registry(Protocol):
 
     def attestations(self, release: Release, tick: Tick) -> Iterable[bytes]:
         """Every Sigstore bundle about a release. Raises `EnactError`, also for too many."""
+
+
+def objects(data: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
+    """The objects in a list of JSON data; whatever else stands there is left out."""
+    listed = data.get(key)
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def shown(text: object) -> str:
@@ -81,18 +83,22 @@ def best_version(versions: Iterable[str]) -> str | None:
 
 def rank(hits: Sequence[Hit], query: str) -> list[Hit]:
     """The hits that match a query, best first: words are prefixes, any may match."""
-    words = [word.lower() for word in _WORD.findall(query)]
+    words = _words(query)
     if not words:
         return list(hits)
     scored = [(_score(hit, words), hit) for hit in hits]
     return [hit for score, hit in sorted(scored, key=lambda pair: -pair[0]) if score > 0]
 
 
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
+
+
 def _score(hit: Hit, words: Sequence[str]) -> float:
     tags = hit.tags if isinstance(hit.tags, tuple) else ()
-    strong = [word.lower() for word in _WORD.findall(f"{hit.name} {' '.join(tags)}")]
-    strong = [part for word in strong for part in (word, *word.split("_"))]
-    weak = [word.lower() for word in _WORD.findall(hit.description)]
+    named = _words(f"{hit.name} {' '.join(tags)}")
+    strong = [part for word in named for part in (word, *word.split("_"))]
+    weak = _words(hit.description)
     return sum(
         3.0 if any(other.startswith(word) for other in strong)
         else 1.0 if any(other.startswith(word) for other in weak)

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
 from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
 from fleet_agentpack.enact.errors import FIND_ANOTHER, EnactError
 from fleet_agentpack.enact.names import is_name, is_reserved
-from fleet_agentpack.enact.registries.registry import (
-    Release,
-    Tick,
-    best_version,
-    no_tick,
-    refuse_too_many,
-    shown,
-)
+from fleet_agentpack.enact.registries import registry
+from fleet_agentpack.enact.registries.registry import Release, Tick, best_version, objects, shown
 from fleet_agentpack.enact.registries.transport import (
     ANSWER_DEADLINE_S,
     RegistryHttp,
@@ -40,7 +35,7 @@ class RemoteRegistry:
 
     def __init__(self, http: RegistryHttp) -> None:
         self._http = http
-        self._encode_deep: bool | None = None  # which form of a deep name this registry wants
+        self._encode_deep = False  # which form of a deep name this registry wants
 
     @property
     def label(self) -> str:
@@ -57,25 +52,20 @@ class RemoteRegistry:
         )
         if answer.status == 304:
             return None, etag
-        rows = parse_object(answer.body, self.label).get("tools")
-        hits = (
-            [_hit(row) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-        )
+        hits = map(_hit, objects(parse_object(answer.body, self.label), "tools"))
         return [hit for hit in hits if hit], answer.headers.get("etag")
 
     def release(self, name: str, version: str | None) -> Release:
         """The wanted version, or the highest that is not withdrawn."""
         return self._exact(name, version) if version else self._latest(name)
 
-    def download(self, release: Release, tick: Tick = no_tick) -> bytes:
+    def download(self, release: Release, tick: Tick = registry.no_tick) -> bytes:
         """The bundle; its hash is computed here and compared with every claim."""
         path = f"/versions/{quote(release.version, safe='')}/download"
-        try:
+        with _missing(lambda: EnactError.version_not_found(release.name, release.version)):
             answer = self._get(
                 release.name, path, limit=LARGEST_BUNDLE, deadline_s=DOWNLOAD_DEADLINE_S, tick=tick
             )
-        except RegistryRefusal as error:
-            raise _not_found(error, release.name, release.version) from error
         digest = hashlib.sha256(answer.body).hexdigest()
         claims = {
             "the registry's record": release.digest,
@@ -83,34 +73,27 @@ class RemoteRegistry:
             "X-Bundle-Hash": _claimed(answer.headers.get("x-bundle-hash")),
         }
         if not answer.body:
-            raise EnactError.integrity_failed(str(release.name), "the download is empty")
+            raise EnactError.integrity_failed(release.name, "the download is empty")
         if not any(claims.values()):
-            raise EnactError.integrity_failed(
-                release.name, "the registry does not state the bundle's hash"
-            )
+            reason = "the registry does not state the bundle's hash"
+            raise EnactError.integrity_failed(release.name, reason)
         for source, claim in claims.items():
             if claim and claim != digest:
+                reason = f"the downloaded bytes do not match {source}"
                 raise EnactError.integrity_failed(
-                    release.name,
-                    f"the downloaded bytes do not match {source}",
-                    claimed=claim,
-                    actual=digest,
+                    release.name, reason, claimed=claim, actual=digest
                 )
         return answer.body
 
-    def attestations(self, release: Release, tick: Tick = no_tick) -> Iterable[bytes]:
+    def attestations(self, release: Release, tick: Tick = registry.no_tick) -> Iterable[bytes]:
         """The bundles behind the listed rows; a row's `auditor` is only the key to fetch it by."""
         version = quote(release.version, safe="")
-        try:
+        with _missing(lambda: EnactError.version_not_found(release.name, release.version)):
             listed = self._get_json(release.name, f"/versions/{version}/attestations")
-        except RegistryRefusal as error:
-            raise _not_found(error, release.name, release.version) from error
-        rows = listed.get("attestations")
-        rows = rows if isinstance(rows, list) else []
-        keys = [row.get("auditor") for row in rows if isinstance(row, dict)]
+        keys = [row.get("auditor") for row in objects(listed, "attestations")]
         texts = dict.fromkeys(key for key in keys if isinstance(key, str) and key.strip())
         auditors = [key for key in texts if len(key) <= LONGEST_AUDITOR]
-        refuse_too_many(auditors, self.label)
+        registry.refuse_too_many(auditors, self.label)
         ends = time.monotonic() + ATTESTATIONS_DEADLINE_S
         for auditor in auditors:
             path = f"/versions/{version}/trust/attestations/{quote(auditor, safe='')}"
@@ -130,13 +113,10 @@ class RemoteRegistry:
         self._http.close()
 
     def _exact(self, name: str, version: str) -> Release:
-        try:
+        with _missing(
+            lambda: EnactError.version_not_found(name, version, sorted(self._versions(name)))
+        ):
             found = self._get_json(name, f"/versions/{quote(version, safe='')}")
-        except RegistryRefusal as error:
-            if error.status == 404:
-                known = self._versions(name)
-                raise EnactError.version_not_found(name, version, sorted(known)) from error
-            raise
         self._check_identity(found, name, version)
         if found.get("yanked") is True:
             raise _yanked(name, version, found.get("yank_reason"), found.get("yank_replacement"))
@@ -149,54 +129,38 @@ class RemoteRegistry:
         version = best_version(v for v, row in versions.items() if row.get("yanked") is not True)
         if version is None:
             if versions:
-                raise _yanked(
-                    name, best_version(versions) or "", "every version was withdrawn", None
-                )
-            raise EnactError.tool_not_found(name, hint="it has no version that can be installed")
-        claim = _claimed(versions[version].get("bundle_hash"))
-        return Release(name, version, claim, tuple(versions))
+                highest = best_version(versions) or ""
+                raise _yanked(name, highest, "every version was withdrawn", None)
+            raise EnactError.tool_not_found(name, "it has no version that can be installed")
+        return Release(name, version, _claimed(versions[version].get("bundle_hash")))
 
     def _versions(self, name: str) -> dict[str, Mapping[str, object]]:
-        try:
+        with _missing(lambda: EnactError.tool_not_found(name)):
             found = self._get_json(name, "")
-        except RegistryRefusal as error:
-            if error.status == 404:
-                raise EnactError.tool_not_found(name) from error
-            raise
         self._check_identity(found, name, None)
-        rows = found.get("versions")
-        return {
-            row["version"]: row
-            for row in (rows if isinstance(rows, list) else [])
-            if isinstance(row, dict) and isinstance(row.get("version"), str)
-        }
+        versions = ((row.get("version"), row) for row in objects(found, "versions"))
+        return {version: row for version, row in versions if isinstance(version, str)}
 
     def _check_identity(self, found: Mapping[str, object], name: str, version: str | None) -> None:
         if found.get("name") != name or (version and found.get("version") != version):
-            raise EnactError.registry_error(
-                "REGISTRY_ERROR",
-                f"the registry answered for a tool other than {name}",
-                registry=self.label,
-            )
+            message = f"the registry answered for a tool other than {name}"
+            raise EnactError.registry_error(self.label, message)
 
     def _get_json(self, name: str, path: str) -> Mapping[str, object]:
         return parse_object(self._get(name, path).body, self.label)
 
     def _get(self, name: str, path: str, **options: Any) -> Answer:
         """Ask about a tool: literal slashes first, `%2F` where a deep name needs it."""
-        encoded = f"/tools/{quote(name, safe='@')}{path}"
-        if name.count("/") < 2:
-            return self._http.request("GET", f"/tools/{name}{path}", **options)
-        if self._encode_deep and path:
-            return self._http.request("GET", encoded, **options)
-        try:
-            return self._http.request("GET", f"/tools/{name}{path}", **options)
-        except RegistryRefusal as error:
-            if error.status != 404 or self._encode_deep is False:
-                raise
-            answer = self._http.request("GET", encoded, **options)
-            self._encode_deep = True
-            return answer
+        is_deep = name.count("/") >= 2
+        if not (is_deep and self._encode_deep and path):
+            try:
+                return self._http.request("GET", f"/tools/{name}{path}", **options)
+            except RegistryRefusal as error:
+                if error.status != 404 or not is_deep:
+                    raise
+        answer = self._http.request("GET", f"/tools/{quote(name, safe='@')}{path}", **options)
+        self._encode_deep = True
+        return answer
 
 
 def _hit(row: Mapping[str, object]) -> Hit | None:
@@ -224,10 +188,19 @@ def _yanked(name: str, version: str, reason: object, replacement: object) -> Ena
     return EnactError(
         "VERSION_YANKED",
         f"{name}@{version} was withdrawn" + (f": {shown(reason)}" if shown(reason) else ""),
-        details={"tool": name, "version": version, "replacement": newer or None},
-        actions=[f"use {name}@{newer} instead" if newer else FIND_ANOTHER],
+        f"use {name}@{newer} instead" if newer else FIND_ANOTHER,
+        tool=name,
+        version=version,
+        replacement=newer or None,
     )
 
 
-def _not_found(error: RegistryRefusal, name: str, version: str) -> EnactError:
-    return EnactError.version_not_found(name, version) if error.status == 404 else error
+@contextmanager
+def _missing(what: Callable[[], EnactError]) -> Iterator[None]:
+    """Let a 404 leave the block as the error that says what is missing."""
+    try:
+        yield
+    except RegistryRefusal as error:
+        if error.status != 404:
+            raise
+        raise what() from error

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -16,15 +17,9 @@ from fleet_agentpack.enact.errors import EnactError, ask_user
 from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
 from fleet_agentpack.enact.receipt import BUILTIN, Receipt
 from fleet_agentpack.enact.registries.directory import DirectoryRegistry
-from fleet_agentpack.enact.registries.registry import (
-    Registry,
-    Release,
-    Tick,
-    no_tick,
-    rank,
-)
+from fleet_agentpack.enact.registries.registry import Registry, Release, Tick, no_tick, rank
 from fleet_agentpack.enact.registries.remote import RemoteRegistry
-from fleet_agentpack.enact.registries.search_cache import SearchCache, search_remote
+from fleet_agentpack.enact.registries.search_cache import SearchCache
 from fleet_agentpack.enact.registries.transport import RegistryHttp
 from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.schemas import check_schema
@@ -93,9 +88,8 @@ class Sources:
         if registry is self.builtin:
             trusted = Trusted(BUILTIN)
         else:
-            trusted = self._policy.decide(
-                subject, trust, lambda: registry.attestations(release, tick)
-            )
+            fetch = partial(registry.attestations, release, tick)
+            trusted = self._policy.decide(subject, trust, fetch)
         package, read = _opened(release, data)
         receipt = Receipt(
             name=release.name,
@@ -114,11 +108,8 @@ class Sources:
         if not receipt.is_builtin:
             self._policy.recheck(receipt.name, receipt.version, receipt.trust, trust)
         elif self._files_of_builtin(receipt) != receipt.files:
-            raise EnactError.tool_changed(
-                receipt.name,
-                receipt.version,
-                "this version of fleet-agentpack has different files for it",
-            )
+            change = "this version of fleet-agentpack has different files for it"
+            raise EnactError.tool_changed(receipt.name, receipt.version, change)
 
     def close(self) -> None:
         """Close the connections."""
@@ -142,57 +133,45 @@ class Sources:
         if is_reserved(name):
             if name.startswith(f"{BUILTIN_NAMESPACE}/"):
                 return self.builtin
-            raise EnactError.tool_not_found(name, hint="the namespace enact/ is reserved")
-        registry = self._configured(config.registry, config.path)
+            raise EnactError.tool_not_found(name, "the namespace enact/ is reserved")
+        registry = self._configured(config)
         if registry is None:
-            raise EnactError.tool_not_found(
-                name,
-                hint="no registry is configured, so only the built-in tools are available",
-                action=ask_user(f"set registry.url in {config.path}"),
-            )
+            hint = "no registry is configured, so only the built-in tools are available"
+            step = ask_user(f"set registry.url in {config.path}")
+            raise EnactError.tool_not_found(name, hint, step)
         return registry
 
     def _search_configured(
         self, query: str, limit: int, config: Config
     ) -> tuple[Sequence[Hit], list[str]]:
         try:
-            settings = config.registry
-            registry = self._configured(settings, config.path)
+            registry = self._configured(config)
             if isinstance(registry, DirectoryRegistry):
                 return registry.search(query, limit), []
         except EnactError as error:
             return [], [f"{error.message}; only built-in tools were searched"]
         if not isinstance(registry, RemoteRegistry):
             return [], []
-        token = settings.token.reveal() if settings.token else ""
-        return search_remote(
-            registry,
-            " ".join(query.replace('"', " ").replace("\x00", " ").split()),
-            limit,
-            self._cache,
-            lifetime_s=settings.search_ttl_s,
-            identity=hashlib.sha256(token.encode()).hexdigest(),
-        )
+        plain = " ".join(query.replace('"', " ").replace("\x00", " ").split())
+        return self._cache.search(registry, plain, limit, config.registry)
 
-    def _configured(self, settings: RegistryConfig, path: Path) -> Registry | None:
+    def _configured(self, config: Config) -> Registry | None:
+        settings = config.registry
         if settings.url is None:
             return None
         if settings not in self._remotes:
-            self._remotes[settings] = self._open(settings, path)
+            self._remotes[settings] = self._open(settings.url.strip(), config)
         return self._remotes[settings]
 
-    def _open(self, settings: RegistryConfig, path: Path) -> Registry:
-        url = str(settings.url).strip()
+    def _open(self, url: str, config: Config) -> Registry:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname:
-            return RemoteRegistry(RegistryHttp(url, settings.token))
-        folder = (
-            Path(unquote(parts.path)) if parts.scheme == "file" else expand_home(url, self._home)
-        )
-        if (parts.scheme and parts.scheme != "file") or not folder.is_absolute():
-            raise EnactError.config_invalid(
-                path, f"registry.url: {url[:200]!r} is neither http(s), file: nor an absolute path"
-            )
+            return RemoteRegistry(RegistryHttp(url, config.registry.token))
+        is_file = parts.scheme == "file"
+        folder = Path(unquote(parts.path)) if is_file else expand_home(url, self._home)
+        if (parts.scheme and not is_file) or not folder.is_absolute():
+            reason = f"{url[:200]!r} is neither http(s), file: nor an absolute path"
+            raise EnactError.config_invalid(config.path, f"registry.url: {reason}")
         return DirectoryRegistry(folder, str(folder))
 
 
@@ -212,7 +191,6 @@ def _opened(release: Release, data: bytes) -> tuple[bundle.Package, manifest.Man
     except manifest.ManifestError as error:
         raise EnactError.manifest_invalid(label, str(error)) from error
     if read.name != release.name or (read.version or release.version) != release.version:
-        raise EnactError.manifest_invalid(
-            label, f"it calls itself {read.name}@{read.version or 'no version'}"
-        )
+        own = f"it calls itself {read.name}@{read.version or 'no version'}"
+        raise EnactError.manifest_invalid(label, own)
     return package, read

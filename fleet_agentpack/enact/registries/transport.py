@@ -24,7 +24,6 @@ _CODES = {
     403: "REGISTRY_UNAUTHORIZED",
     404: "NOT_FOUND",
     409: "REGISTRY_CONFLICT",
-    410: "VERSION_YANKED",
     413: "BUNDLE_TOO_LARGE",
     429: "RATE_LIMITED",
 }
@@ -33,7 +32,10 @@ _CODES = {
 class RegistryRefusal(EnactError):
     """An unsuccessful answer of the registry."""
 
-    status: int = 0
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return int(self.details["status"])
 
 
 class RegistryHttp:
@@ -86,7 +88,7 @@ class RegistryHttp:
             answer = background.run(work, tick)
         except BodyTooLarge as error:
             message = f"the registry sent {error} for {path}"
-            raise EnactError.registry_error("REGISTRY_ERROR", message, registry=self.url) from error
+            raise EnactError.registry_error(self.url, message) from error
         except HttpError as error:
             raise EnactError.registry_unavailable(self.url, str(error)) from error
         if answer.is_success or answer.status == 304:
@@ -103,14 +105,9 @@ def parse_object(body: bytes, registry: str) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise EnactError.registry_error(
-            "REGISTRY_ERROR", "the registry's answer is not JSON",
-            registry=registry,
-        ) from error  # fmt: skip
+        raise EnactError.registry_error(registry, "the registry's answer is not JSON") from error
     if not isinstance(found, dict):
-        raise EnactError.registry_error(
-            "REGISTRY_ERROR", "the registry's answer is not a JSON object", registry=registry
-        )
+        raise EnactError.registry_error(registry, "the registry's answer is not a JSON object")
     return found
 
 
@@ -127,14 +124,9 @@ def _refusal(url: str, path: str, answer: Answer) -> RegistryRefusal:
     if answer.status == 410:
         given = error.get("details")
         return _yanked_answer(given if isinstance(given, dict) else {}, said, details)
-    refusal = RegistryRefusal(
-        _CODES.get(answer.status, "REGISTRY_ERROR"),
-        f"the registry answered {answer.status} for {path}: {said}",
-        details=details,
-        actions=[_NEXT.get(answer.status, CALL_LATER)],
-    )
-    refusal.status = answer.status
-    return refusal
+    code = _CODES.get(answer.status, "REGISTRY_ERROR")
+    message = f"the registry answered {answer.status} for {path}: {said}"
+    return RegistryRefusal(code, message, _NEXT.get(answer.status, CALL_LATER), **details)
 
 
 _NEXT: Mapping[int, Action | str] = {
@@ -148,11 +140,7 @@ _NEXT: Mapping[int, Action | str] = {
 def _yanked_answer(given: Mapping[str, Any], said: str, details: dict[str, Any]) -> RegistryRefusal:
     reason = shown(given.get("yank_reason") or given.get("reason")) or said
     replacement = shown(given.get("replacement_version") or given.get("replacement"))
-    refusal = RegistryRefusal(
-        "VERSION_YANKED",
-        f"this version was withdrawn: {reason}",
-        details={**details, "reason": reason, "replacement": replacement or None},
-        actions=[f"use version {replacement} instead" if replacement else "use another version"],
-    )
-    refusal.status = 410
-    return refusal
+    step = f"use version {replacement} instead" if replacement else "use another version"
+    message = f"this version was withdrawn: {reason}"
+    details = {**details, "reason": reason, "replacement": replacement or None}
+    return RegistryRefusal("VERSION_YANKED", message, step, **details)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from fleet_agentpack.kit.private import sigstore_trust_root
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
-    from sigstore.verify import Verifier
 
 IN_TOTO = "application/vnd.in-toto+json"
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -57,24 +55,16 @@ class AttestationVerifier:
     """Verifies bundles against one trust root; needs no network and writes nothing."""
 
     def __init__(self, trusted_root: Path | None = None) -> None:
-        self._trusted_root = trusted_root
-
-    @cached_property
-    def _verifier(self) -> Verifier:
+        """Load the trust root. Raises `ValueError` or `OSError` when it cannot be used."""
+        from sigstore.errors import Error
         from sigstore.models import TrustedRoot
         from sigstore.verify import Verifier
 
-        path = self._trusted_root or sigstore_trust_root()
+        path = trusted_root or sigstore_trust_root()
         if path is None:
             raise ValueError("the sigstore library has no trust root here; set trust.trusted_root")
-        return Verifier(trusted_root=TrustedRoot.from_file(str(path)))
-
-    def check_root(self) -> None:
-        """Load the trust root. Raises `ValueError` or `OSError` when it cannot be used."""
-        from sigstore.errors import Error
-
         try:
-            self._verifier  # noqa: B018 - loading is the check
+            self._verifier = Verifier(trusted_root=TrustedRoot.from_file(str(path)))
         except Error as error:
             raise ValueError(str(error)) from error
 
@@ -83,14 +73,14 @@ class AttestationVerifier:
 
         Raises `AttestationRefused`.
         """
-        from sigstore.errors import Error, VerificationError
+        from sigstore.errors import Error
         from sigstore.models import Bundle
 
         capture = _SignerCapture()
         try:
             bundle = Bundle.from_json(raw)
             payload_type, payload = self._verifier.verify_dsse(bundle, capture)
-        except (VerificationError, Error) as error:
+        except Error as error:
             raise AttestationRefused(f"not a valid Sigstore bundle: {error}") from error
         except Exception as error:  # hostile bytes reach parsers that raise anything
             raise AttestationRefused(f"not a usable bundle ({type(error).__name__})") from error

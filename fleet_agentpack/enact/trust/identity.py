@@ -67,24 +67,19 @@ class Auditor:
     def parse(cls, text: str) -> Auditor:
         """Read an entry. Raises `AuditorError`."""
         provider, colon, pattern = text.strip().partition(":")
+        known = ", ".join(PROVIDERS)
         if not colon:
-            if not _MAIL.match(text.strip()):
-                raise AuditorError(
-                    f"trusted_auditors: {text!r} is neither an e-mail address nor provider:name "
-                    f"(providers: {', '.join(PROVIDERS)}); wildcards need their provider"
-                )
-            return cls(text, None, text.strip())
-        if provider not in PROVIDERS:
-            raise AuditorError(
-                f"trusted_auditors: {text!r} has an unknown provider; "
-                f"choose one of {', '.join(PROVIDERS)}"
-            )
-        if not _acceptable(provider, pattern):
-            raise AuditorError(
-                f"trusted_auditors: {text!r} is not a name, an e-mail address, "
-                "*@domain or owner/* of that provider"
-            )
-        return cls(text, provider, pattern)
+            if _MAIL.match(text.strip()):
+                return cls(text, None, text.strip())
+            form = f"an e-mail address nor provider:name (providers: {known})"
+            problem = f"is neither {form}; wildcards need their provider"
+        elif provider not in PROVIDERS:
+            problem = f"has an unknown provider; choose one of {known}"
+        elif not _acceptable(provider, pattern):
+            problem = "is not a name, an e-mail address, *@domain or owner/* of that provider"
+        else:
+            return cls(text, provider, pattern)
+        raise AuditorError(f"trusted_auditors: {text!r} {problem}")
 
     def matches(self, signer: Signer) -> bool:
         """Whether this entry names a verified signer."""

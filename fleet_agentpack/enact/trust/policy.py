@@ -8,12 +8,8 @@ from pathlib import Path
 
 from fleet_agentpack.enact.config import TrustConfig
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.trust.attestations import (
-    AttestationRefused,
-    AttestationVerifier,
-    Subject,
-    verdict,
-)
+from fleet_agentpack.enact.trust import attestations
+from fleet_agentpack.enact.trust.attestations import AttestationVerifier, Subject
 from fleet_agentpack.enact.trust.identity import Signer
 from fleet_agentpack.kit.results import jsonable
 
@@ -48,9 +44,8 @@ class TrustPolicy:
             bundles = list(fetch())
         except EnactError as error:
             if config.requires_attestations and config.minimum > 0:
-                raise self._refused(
-                    subject, config, f"its attestations could not be fetched ({error.message})", 0
-                ) from error
+                why = f"its attestations could not be fetched ({error.message})"
+                raise self._refused(subject, config, why, 0) from error
             return Trusted(config.policy, (), (f"attestations were not checked: {error.message}",))
         signers, notes = self._weigh(subject, config, bundles)
         return self._conclude(subject, config, signers, notes)
@@ -61,10 +56,8 @@ class TrustPolicy:
             return
         trusted = {each.party for each in _signers(record) if _trusts(config, each)}
         if len(trusted) < config.minimum:
-            subject = Subject(name, version, "")
-            raise self._refused(
-                subject, config, "it was installed under a different trust policy", len(trusted)
-            )
+            why = "it was installed under a different trust policy"
+            raise self._refused(Subject(name, version, ""), config, why, len(trusted))
 
     def _weigh(
         self, subject: Subject, config: TrustConfig, bundles: list[bytes]
@@ -78,8 +71,8 @@ class TrustPolicy:
                 if not _trusts(config, signed.signer):
                     notes.append(f"signed by {signed.signer}, who is not in trusted_auditors")
                     continue
-                result = verdict(signed, subject)
-            except AttestationRefused as refused:
+                result = attestations.verdict(signed, subject)
+            except attestations.AttestationRefused as refused:
                 notes.append(str(refused))
                 continue
             if result == "failed":
@@ -93,11 +86,8 @@ class TrustPolicy:
         if len(signers) >= config.minimum:
             return Trusted(config.policy, signers)
         if config.requires_attestations:
-            why = (
-                "none of its attestations counts"
-                if notes
-                else "it has no attestation by anyone you trust"
-            )
+            none_counts = "none of its attestations counts"
+            why = none_counts if notes else "it has no attestation by anyone you trust"
             raise self._refused(subject, config, why, len(signers), notes)
         warning = f"{subject.name}@{subject.version} is not attested by anyone you trust"
         return Trusted(config.policy, signers, (warning,))
@@ -113,29 +103,23 @@ class TrustPolicy:
         return EnactError.trust_refused(
             f"{subject.name}@{subject.version}",
             f"{reason}; {config.policy} requires {config.minimum}, found {found}",
-            {
-                "policy": config.policy,
-                "minimum_attestations": config.minimum,
-                "found": found,
-                "attestations": [note[:300] for note in notes][:20],
-            },
             self._config_path,
+            policy=config.policy,
+            minimum_attestations=config.minimum,
+            found=found,
+            attestations=[note[:300] for note in notes][:20],
         )
 
     def _verifier(self, root: Path | None) -> AttestationVerifier:
         if root not in self._verifiers:
-            verifier = AttestationVerifier(root)
             try:
-                verifier.check_root()
+                self._verifiers[root] = AttestationVerifier(root)
             except (OSError, ValueError) as error:
-                raise EnactError.config_invalid(
-                    self._config_path, f"trust.trusted_root cannot be used: {error}"
-                ) from error
+                why = f"trust.trusted_root cannot be used: {error}"
+                raise EnactError.config_invalid(self._config_path, why) from error
             except ImportError as error:
-                raise EnactError.config_invalid(
-                    self._config_path, "the sigstore library is missing: pip install sigstore"
-                ) from error
-            self._verifiers[root] = verifier
+                why = "the sigstore library is missing: pip install sigstore"
+                raise EnactError.config_invalid(self._config_path, why) from error
         return self._verifiers[root]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -12,20 +13,12 @@ from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.coder import errors, models
 from fleet_agentpack.fleet.coder.builds import BuildWatcher
 from fleet_agentpack.fleet.coder.client import CoderClient, app_path, at_once
+from fleet_agentpack.fleet.coder.errors import unavailable
 from fleet_agentpack.fleet.coder.listing import ListPage
-from fleet_agentpack.fleet.coder.projects import AgentTemplate, CoderNames, CoderProjects
+from fleet_agentpack.fleet.coder.projects import CoderNames, CoderProjects
 from fleet_agentpack.fleet.coder.snapshot import agent_app, listed_agent, snapshot
-from fleet_agentpack.fleet.coder.translate import as_fleet_errors, described, unavailable
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
-from fleet_agentpack.fleet.models import (
-    Activity,
-    AgentSnapshot,
-    ListedAgent,
-    Message,
-    NewAgent,
-    Task,
-)
-from fleet_agentpack.fleet.results import Project, Role
+from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
 from fleet_agentpack.kit.actions import Action
 
 ESCAPE = "\x1b"  # the one key that interrupts a program behind AgentAPI
@@ -44,15 +37,6 @@ class Timeouts:
     stop_poll_s: float = 0.3
 
 
-@dataclass(frozen=True)
-class InsideView:
-    """What was learned inside a workspace."""
-
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    activity: Activity | None = None
-    warnings: tuple[str, ...] = ()
-
-
 class CoderBackend:
     """Agents in Coder workspaces of the token's user."""
 
@@ -63,14 +47,12 @@ class CoderBackend:
         *,
         timeouts: Timeouts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._names = names
         self._timeouts = timeouts or Timeouts()
         self._sleep = sleep
-        self._now = now
-        self._projects = CoderProjects(client, names)
+        self.catalogue = CoderProjects(client, names)
         self._builds = BuildWatcher(client, self._timeouts.poll_s, sleep)
         self._parameters: dict[str, dict[str, str]] = {}  # by build, where they never change
         self._agents: set[str] = set()  # workspaces listed as agents
@@ -79,30 +61,11 @@ class CoderBackend:
         """Close the connection."""
         await self._client.close()
 
-    @property
-    def no_projects_hint(self) -> str:
-        """See `Catalogue.no_projects_hint`."""
-        return (
-            f"None of your Coder templates has the parameter {self._names.role_parameter}. Add it"
-            " to one, or name another in the configuration file ([fleet.coder] role_parameter)."
-        )
-
-    async def projects(self) -> list[Project]:
-        """See `Catalogue.projects`."""
-        with as_fleet_errors():
-            return await self._projects.projects()
-
-    async def roles(self, project: str) -> list[Role]:
-        """See `Catalogue.roles`."""
-        with as_fleet_errors():
-            return await self._projects.roles(project)
-
     async def agents(self) -> list[ListedAgent]:
         """See `Workspaces.agents`: one request per 100 agents."""
-        taken_at = self._now()
+        taken_at = datetime.now(UTC)
         query = f"owner:me param:{self._names.role_parameter}"
-        with as_fleet_errors():
-            pages = await self._client.workspaces(query)
+        pages = await self._client.workspaces(query)
         # By id: a workspace that moved to the next page between two requests is listed twice.
         fleet = {
             row.id: listed_agent(row, partial(self._listed, page, row.id, taken_at))
@@ -114,166 +77,148 @@ class CoderBackend:
 
     async def find(self, name: str, *, detailed: bool) -> AgentSnapshot:
         """See `Workspaces.find`: two requests, detailed at most four."""
-        taken_at = self._now()
-        with as_fleet_errors():
-            try:
-                workspace = await self._client.workspace(name)
-            except errors.NotFound as error:
-                raise FleetError.no_such_agent(name) from error
-            agent = self._snapshot(workspace, taken_at)
-            if not (detailed and agent.online):
-                return _with_parameters(agent, await self._agent_parameters(agent), self._names)
-            if workspace.id not in self._agents:
-                # Ask nothing inside a workspace that may turn out not to be an agent.
-                await self._agent_parameters(agent)
-            asked = at_once(self._metadata(agent), self._activity(agent))
-            try:
-                # What is not an agent is 404, whatever the other two requests answer.
-                parameters = await self._agent_parameters(agent)
-                collected, reported = await asked
-            finally:
-                asked.cancel()
-        agent = replace(
-            agent,
-            metadata=collected.metadata,
-            activity=reported.activity,
-            warnings=collected.warnings + reported.warnings,
-        )
-        return _with_parameters(agent, parameters, self._names)
+        taken_at = datetime.now(UTC)
+        try:
+            workspace = await self._client.workspace(name)
+        except errors.NotFound as error:
+            raise FleetError.no_such_agent(name) from error
+        agent = self._snapshot(workspace, taken_at)
+        if not (detailed and agent.online):
+            return self._with_parameters(agent, await self._agent_parameters(agent))
+        if workspace.id not in self._agents:
+            # Ask nothing inside a workspace that may turn out not to be an agent.
+            await self._agent_parameters(agent)
+        asked = at_once(self._with_metadata(agent), self.with_activity(agent, required=False))
+        try:
+            # What is not an agent is 404, whatever the other two requests answer.
+            parameters = await self._agent_parameters(agent)
+            collected, reported = await asked
+        finally:
+            asked.cancel()
+        warnings = collected.warnings + reported.warnings
+        agent = replace(collected, activity=reported.activity, warnings=warnings)
+        return self._with_parameters(agent, parameters)
 
     async def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """See `Workspaces.create`."""
-        with as_fleet_errors():
-            template = await self._template(new)
-            values = {template.role_parameter: new.role, template.spec_parameter: new.spec}
-            report(0, None, f"Creating workspace '{new.name}' from {template.template.name}")
-            workspace = await self._post(new, template, values)
-            if _lacks_provisioner(workspace):
-                report(0, None, "Coder has no provisioner for this template; waiting for one")
-            self._remember(workspace.latest_build.id, values)
-            try:
-                async with asyncio.timeout(self._timeouts.create_s):
-                    workspace = await self._builds.until_ready(workspace, report)
-            except TimeoutError as error:
-                raise FleetError.unavailable(
-                    f"Workspace '{new.name}' was not ready within {self._timeouts.create_s:g} s."
-                    " The build continues.",
-                    Action("show_agent", {"agent_name": new.name}, "Check it with {}.", "{}"),
-                    workspace_id=workspace.id,
-                ) from error
-        agent = self._snapshot(workspace, self._now())
-        return _with_parameters(agent, values, self._names)
+        template, values = await self.catalogue.plan(new)
+        report(0, None, f"Creating workspace '{new.name}' from {template.name}")
+        workspace = await self._post(new.name, template, values)
+        build = workspace.latest_build
+        matched = build.matched_provisioners
+        if build.job.status == "pending" and matched and not matched.count:
+            report(0, None, "Coder has no provisioner for this template; waiting for one")
+        self._remember(build.id, values)
+        try:
+            async with asyncio.timeout(self._timeouts.create_s):
+                workspace = await self._builds.until_ready(workspace, report)
+        except TimeoutError as error:
+            raise FleetError.unavailable(
+                f"Workspace '{new.name}' was not ready within {self._timeouts.create_s:g} s."
+                " The build continues.",
+                Action("show_agent", {"agent_name": new.name}, "Check it with {}.", "{}"),
+                workspace_id=workspace.id,
+            ) from error
+        agent = self._snapshot(workspace, datetime.now(UTC))
+        return self._with_parameters(agent, values)
 
-    async def delete(self, agent: AgentSnapshot, report: Progress) -> str | None:
+    async def delete(self, agent: AgentSnapshot, report: Progress) -> None:
         """See `Workspaces.delete`."""
         workspace: models.Workspace = agent.handle
         try:
-            with as_fleet_errors():
-                async with asyncio.timeout(self._timeouts.delete_s):
-                    await self._builds.destroy(workspace, report)
+            async with asyncio.timeout(self._timeouts.delete_s):
+                await self._builds.destroy(workspace, report)
         except TimeoutError as error:
             raise FleetError.unavailable(
                 f"Workspace '{agent.name}' was not deleted within {self._timeouts.delete_s:g} s;"
                 " the deletion may still finish.",
                 workspace_id=workspace.id,
             ) from error
-        return None
 
-    async def with_activity(self, agent: AgentSnapshot) -> AgentSnapshot:
-        """See `Tasks.with_activity`."""
-        found = await self._activity(agent, required=True)
-        return replace(agent, activity=found.activity, warnings=agent.warnings + found.warnings)
+    async def with_activity(self, agent: AgentSnapshot, *, required: bool = True) -> AgentSnapshot:
+        """See `Tasks.with_activity`; unless required, no answer is only a warning."""
+        try:
+            running = await self._is_running(self._app(agent))
+            return replace(agent, activity="running" if running else "stable")
+        except errors.Unauthorized:
+            raise
+        except errors.CoderError as error:
+            told = f"AgentAPI of agent '{agent.name}' does not answer"
+            if required:
+                raise unavailable(error, told, agent_name=agent.name) from error
+            return replace(agent, warnings=(f"{told}: {error.report}",))
+        except FleetError as error:
+            if required:
+                raise
+            return replace(agent, warnings=(str(error),))
 
     async def send(self, agent: AgentSnapshot, task: Task) -> None:
         """See `Tasks.send`."""
         app = self._app(agent)
-        with as_fleet_errors():
-            try:
-                await self._client.agent_message(app, task.description, "user")
-            except errors.NotConnected:
-                raise
-            except errors.Unreachable as error:
-                await self._check_arrival(agent, error)
-            except errors.CoderError as error:
-                # AgentAPI answers 500 for any reason; whether it is running tells which one.
-                if error.status == 500 and await self._is_running(app):
-                    raise FleetError.busy(agent.name, **described(error)) from error
-                raise unavailable(error, f"Agent '{agent.name}' did not accept the task") from error
+        try:
+            await self._client.agent_message(app, task.description, "user")
+        except errors.NotConnected:
+            raise
+        except errors.Unreachable as error:
+            await self._check_arrival(agent, error)
+        except errors.CoderError as error:
+            # AgentAPI answers 500 for any reason; whether it is running tells which one.
+            if error.status == 500 and await self._is_running(app):
+                raise FleetError.busy(agent.name, **error.answer) from error
+            raise unavailable(error, f"Agent '{agent.name}' did not accept the task") from error
 
     async def interrupt(self, agent: AgentSnapshot, task: Task) -> None:  # noqa: ARG002
         """See `Tasks.interrupt`: ESC, then wait for AgentAPI to be stable."""
         app = self._app(agent)
-        with as_fleet_errors():
-            await self._client.agent_message(app, ESCAPE, "raw")
-            try:
-                async with asyncio.timeout(self._timeouts.stop_s):
-                    while await self._is_running(app):
-                        await self._sleep(self._timeouts.stop_poll_s)
-            except TimeoutError as error:
-                raise FleetError.unavailable(
-                    f"Agent '{agent.name}' was interrupted, but is still working after"
-                    f" {self._timeouts.stop_s:g} s.",
-                    agent_name=agent.name,
-                ) from error
+        await self._client.agent_message(app, ESCAPE, "raw")
+        try:
+            async with asyncio.timeout(self._timeouts.stop_s):
+                while await self._is_running(app):
+                    await self._sleep(self._timeouts.stop_poll_s)
+        except TimeoutError as error:
+            raise FleetError.unavailable(
+                f"Agent '{agent.name}' was interrupted, but is still working after"
+                f" {self._timeouts.stop_s:g} s.",
+                agent_name=agent.name,
+            ) from error
 
     async def messages(self, agent: AgentSnapshot) -> list[Message]:
         """See `Tasks.messages`."""
-        with as_fleet_errors():
-            messages = await self._client.agent_messages(self._app(agent))
+        messages = await self._client.agent_messages(self._app(agent))
         return [Message(row.role, row.content.rstrip(), row.time) for row in messages]
 
-    async def _template(self, new: NewAgent) -> AgentTemplate:
-        try:
-            template = await self._projects.agent_template(new.project)
-        except FleetError as error:
-            if error.kind != "not_found":
-                raise
-            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
-        known = [role.name for role in template.roles]
-        if new.role not in known:
-            raise FleetError.bad_request(
-                f"Project '{new.project}' has no role '{new.role[:80]}'; choose from"
-                f" {', '.join(known)}.",
-                field="role",
-                roles=known,
-            )
-        return template
-
     async def _post(
-        self, new: NewAgent, template: AgentTemplate, values: dict[str, str]
+        self, name: str, template: models.Template, values: dict[str, str]
     ) -> models.Workspace:
         """Request the workspace; if the answer is lost, look for it instead of asking again."""
         try:
-            return await self._client.create_workspace(new.name, template.template, values)
+            return await self._client.create_workspace(name, template, values)
         except errors.Conflict as error:
-            raise await self._name_taken(new.name, error) from error
+            raise await self._name_taken(name, error) from error
         except errors.Invalid as error:
             raise FleetError.bad_request(
-                f"Coder refused to create '{new.name}': {error}", **described(error)
+                f"Coder refused to create '{name}': {error.report}", **error.answer
             ) from error
         except errors.NotConnected:
             raise
         except (errors.Unreachable, errors.Broken) as error:
-            try:
-                made = await self._client.workspace(new.name)
+            with suppress(errors.CoderError):
+                made = await self._client.workspace(name)
                 if await self._client.parameters(made.latest_build.id) == values:
                     return made
-            except errors.CoderError:
-                pass
-            raise unavailable(error, f"It is not known whether '{new.name}' was created") from error
+            raise unavailable(error, f"It is not known whether '{name}' was created") from error
 
     async def _name_taken(self, name: str, error: errors.CoderError) -> FleetError:
         """The contract's 400 where Coder answers 409, with the state of the existing workspace."""
-        try:
-            agent = self._snapshot(await self._client.workspace(name), self._now())
+        state = ""
+        with suppress(errors.CoderError):
+            agent = self._snapshot(await self._client.workspace(name), datetime.now(UTC))
             state = f" Its workspace is {agent.state}."
-        except errors.CoderError:
-            state = ""
         return FleetError.bad_request(
             f"An agent or workspace called '{name}' already exists.{state} Choose another name or"
             " delete it first.",
             field="name",
-            **described(error),
+            **error.answer,
         )
 
     async def _agent_parameters(self, agent: AgentSnapshot) -> dict[str, str]:
@@ -291,48 +236,32 @@ class CoderBackend:
             self._parameters.clear()
         self._parameters[build_id] = values
 
-    async def _metadata(self, agent: AgentSnapshot) -> InsideView:
-        """The `fleet_mcp_*` values that an agent has collected."""
+    async def _with_metadata(self, agent: AgentSnapshot) -> AgentSnapshot:
+        """The agent with the `fleet_mcp_*` values that it has collected, or a warning."""
         workspace: models.Workspace = agent.handle
         inside = workspace.agent()
         if inside is None:
-            return InsideView()
+            return agent
         try:
             rows = await self._client.metadata(inside.id)
         except errors.Unauthorized:
             raise
         except errors.CoderError as error:
-            return InsideView(warnings=(f"The agent's metadata could not be read: {error}",))
+            told = f"The agent's metadata could not be read: {error.report}"
+            return replace(agent, warnings=(told,))
         collected = {
             row.description.key: row.result.value
             for row in rows
             if row.description.key.startswith(METADATA_PREFIX) and row.result.collected
         }
-        return InsideView(metadata=collected)
-
-    async def _activity(self, agent: AgentSnapshot, *, required: bool = False) -> InsideView:
-        """What AgentAPI says; unless required, no answer is only a warning."""
-        try:
-            running = await self._is_running(self._app(agent))
-            return InsideView(activity="running" if running else "stable")
-        except errors.Unauthorized as error:
-            raise unavailable(error) from error
-        except errors.CoderError as error:
-            told = f"AgentAPI of agent '{agent.name}' does not answer"
-            if required:
-                raise unavailable(error, told, agent_name=agent.name) from error
-            return InsideView(warnings=(f"{told}: {error}",))
-        except FleetError as error:
-            if required:
-                raise
-            return InsideView(warnings=(str(error),))
+        return replace(agent, metadata=collected)
 
     async def _is_running(self, app: str) -> bool:
         return await self._client.agent_status(app) == "running"
 
     async def _check_arrival(self, agent: AgentSnapshot, error: errors.CoderError) -> None:
         """Find out whether a message without an answer arrived. Raises 503 if not, or unknown."""
-        told = f"It is not known whether agent '{agent.name}' got the task: {error}"
+        told = f"It is not known whether agent '{agent.name}' got the task: {error.report}"
         try:
             running = await self._is_running(self._app(agent))
         except errors.CoderError:
@@ -353,25 +282,14 @@ class CoderBackend:
         return app_path(workspace, inside, app.slug)
 
     def _listed(self, page: ListPage, workspace_id: str, taken_at: datetime) -> AgentSnapshot:
-        with as_fleet_errors():
-            return self._snapshot(self._client.in_full(page, workspace_id), taken_at)
+        return self._snapshot(self._client.in_full(page, workspace_id), taken_at)
 
     def _snapshot(self, workspace: models.Workspace, taken_at: datetime) -> AgentSnapshot:
-        project = self._projects.project_of(workspace.template_name)
+        project = self.catalogue.project_of(workspace.template_name)
         return snapshot(workspace, project, taken_at, self._names.app_slug)
 
-
-def _with_parameters(
-    agent: AgentSnapshot, parameters: dict[str, str], names: CoderNames
-) -> AgentSnapshot:
-    """The agent with its role and spec; only the build's parameters hold the spec in full."""
-    spec = next((parameters[name] for name in names.spec_names if name in parameters), None)
-    if spec is None:
-        spec = agent.metadata.get("fleet_mcp_agent_spec", "")
-    return replace(agent, role=parameters.get(names.role_parameter, ""), spec=spec)
-
-
-def _lacks_provisioner(workspace: models.Workspace) -> bool:
-    """Whether the build is pending because no provisioner can run it."""
-    matched = workspace.latest_build.matched_provisioners
-    return workspace.latest_build.job.status == "pending" and bool(matched and not matched.count)
+    def _with_parameters(self, agent: AgentSnapshot, values: dict[str, str]) -> AgentSnapshot:
+        """The agent with its role and spec; only the build's parameters hold the spec in full."""
+        specs = [values[name] for name in self._names.spec_names if name in values]
+        spec = specs[0] if specs else agent.metadata.get("fleet_mcp_agent_spec", "")
+        return replace(agent, role=values.get(self._names.role_parameter, ""), spec=spec)

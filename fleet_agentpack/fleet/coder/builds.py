@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.coder import models
@@ -24,7 +25,7 @@ class BuildWatcher:
 
     async def until_ready(self, workspace: models.Workspace, report: Progress) -> models.Workspace:
         """The workspace once its agent can take tasks. Raises 503 if build or agent fail."""
-        build = await self._followed(workspace.latest_build, report)
+        build = await self._until_built(workspace.latest_build, report)
         if build.status != "running":
             raise await self._build_failed(workspace, build, "could not be built")
         while True:
@@ -43,10 +44,8 @@ class BuildWatcher:
 
     async def destroy(self, workspace: models.Workspace, report: Progress) -> None:
         """Delete a workspace, canceling an active build. Raises 503 if that fails."""
-        try:
+        with suppress(NotFound):  # somebody else deleted it first
             await self._destroy(workspace, report)
-        except NotFound:
-            return  # somebody else deleted it first
 
     async def _destroy(self, workspace: models.Workspace, report: Progress) -> None:
         cleared: set[str] = set()
@@ -67,30 +66,21 @@ class BuildWatcher:
     async def _cleared(self, build: models.Build, report: Progress) -> models.Build:
         """An active build once it has ended; canceled, unless it is a deletion itself."""
         if build.transition != "delete":
-            await self._cancel(build, report)
+            report(0, None, "Canceling the active build")
+            # One that is over, canceled already, or not ours to cancel, just runs to its end.
+            with suppress(Invalid, Conflict, Forbidden):
+                await self._client.cancel(build.id)
         return await self._until_built(build)
 
-    async def _cancel(self, build: models.Build, report: Progress) -> None:
-        """Request that a build be canceled; one that cannot be canceled just runs to its end."""
-        report(0, None, "Canceling the active build")
-        try:
-            await self._client.cancel(build.id)
-        except (Invalid, Conflict, Forbidden):  # already over, already canceled, or not allowed
-            return
-
-    async def _until_built(self, build: models.Build) -> models.Build:
-        """A build once it has ended."""
-        while (build := await self._client.build(build.id)).job.active:
-            await self._sleep(self._poll_s)
-        return build
-
-    async def _followed(self, build: models.Build, report: Progress) -> models.Build:
-        """A build once it has ended; its log is reported as progress."""
+    async def _until_built(
+        self, build: models.Build, report: Progress | None = None
+    ) -> models.Build:
+        """A build once it has ended; its log is reported as progress if so asked."""
         seen: int | None = None
         lines = 0
         while True:
             build = await self._client.build(build.id)
-            if build.job.active or build.job.status == "succeeded":
+            if report and (build.job.active or build.job.status == "succeeded"):
                 for row in await self._log(build.id, seen):
                     seen, lines = row.id, lines + 1
                     report(lines, None, row.text)
@@ -100,10 +90,9 @@ class BuildWatcher:
 
     async def _log(self, build_id: str, after: int | None) -> list[models.BuildLog]:
         """New lines of a build's log; none if it cannot be read, since it is only progress."""
-        try:
+        with suppress(CoderError):
             return await self._client.build_logs(build_id, after)
-        except CoderError:
-            return []
+        return []
 
     async def _build_failed(
         self, workspace: models.Workspace, build: models.Build, what: str

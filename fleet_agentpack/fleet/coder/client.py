@@ -27,7 +27,7 @@ class CoderClient:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._create_in: str | None = None  # set once the older create route turns out to be needed
+        self._is_older = False  # known once the newer create route turns out to be missing
 
     async def close(self) -> None:
         """Close the connection."""
@@ -40,7 +40,7 @@ class CoderClient:
         async def page(offset: int) -> ListPage:
             params = {"q": query, "limit": PAGE_SIZE, "offset": offset}
             async with turn:
-                return await self._get(LIST, ListPage, params)
+                return await self._ask("GET", LIST, ListPage, params=params)
 
         first = await page(0)
         if len(first.rows) < PAGE_SIZE:
@@ -54,13 +54,11 @@ class CoderClient:
 
     async def workspace(self, name: str) -> models.Workspace:
         """Our workspace by name, ignoring case."""
-        path = f"/api/v2/users/me/workspace/{_part(name)}"
-        return await self._get(path, models.WORKSPACE.decode)
+        return await self._ask("GET", _api("users/me/workspace", name), models.WORKSPACE.decode)
 
     async def workspace_by_id(self, workspace_id: str) -> models.Workspace:
         """A workspace by its id."""
-        path = f"/api/v2/workspaces/{_part(workspace_id)}"
-        return await self._get(path, models.WORKSPACE.decode)
+        return await self._ask("GET", _api("workspaces", workspace_id), models.WORKSPACE.decode)
 
     async def create_workspace(
         self, name: str, template: models.Template, values: dict[str, str]
@@ -72,80 +70,71 @@ class CoderClient:
             "rich_parameter_values": [{"name": k, "value": v} for k, v in values.items()],
         }
         read = models.WORKSPACE.decode
-        if self._create_in is None:
+        if not self._is_older:
             try:
-                return await self._send("POST", "/api/v2/users/me/workspaces", body, read)
+                return await self._ask("POST", "/api/v2/users/me/workspaces", read, body=body)
             except RouteMissing:  # older servers know only the organization's route
-                self._create_in = "organizations"
-        organization = _part(template.organization_name or "default")
-        path = f"/api/v2/organizations/{organization}/members/me/workspaces"
-        return await self._send("POST", path, body, read)
+                self._is_older = True
+        organization = template.organization_name or "default"
+        path = _api("organizations", organization, "/members/me/workspaces")
+        return await self._ask("POST", path, read, body=body)
 
     async def build(self, build_id: str) -> models.Build:
         """A build by its id."""
-        path = f"/api/v2/workspacebuilds/{_part(build_id)}"
-        return await self._get(path, models.BUILD.decode)
+        return await self._ask("GET", _api("workspacebuilds", build_id), models.BUILD.decode)
 
     async def parameters(self, build_id: str) -> dict[str, str]:
         """The parameters that a build was given."""
-        path = f"/api/v2/workspacebuilds/{_part(build_id)}/parameters"
-        rows = await self._get(path, models.VALUES.decode)
+        path = _api("workspacebuilds", build_id, "/parameters")
+        rows = await self._ask("GET", path, models.VALUES.decode)
         return {row.name: row.value for row in rows or []}
 
     async def build_logs(self, build_id: str, after: int | None = None) -> list[models.BuildLog]:
         """A build's log, all of it or the lines after one."""
-        path = f"/api/v2/workspacebuilds/{_part(build_id)}/logs"
+        path = _api("workspacebuilds", build_id, "/logs")
         params = None if after is None else {"after": after}
-        return await self._get(path, models.LOGS.decode, params) or []
+        return await self._ask("GET", path, models.LOGS.decode, params=params) or []
 
     async def cancel(self, build_id: str) -> None:
         """Request that a build be canceled."""
-        path = f"/api/v2/workspacebuilds/{_part(build_id)}/cancel"
-        await self._connection.request("PATCH", path)
+        await self._connection.request("PATCH", _api("workspacebuilds", build_id, "/cancel"))
 
     async def delete_workspace(self, workspace_id: str) -> models.Build:
         """Start the build that destroys a workspace."""
-        path = f"/api/v2/workspaces/{_part(workspace_id)}/builds"
-        return await self._send("POST", path, {"transition": "delete"}, models.BUILD.decode)
+        path = _api("workspaces", workspace_id, "/builds")
+        body = {"transition": "delete"}
+        return await self._ask("POST", path, models.BUILD.decode, body=body)
 
     async def templates(self) -> list[models.Template]:
         """Every template that we may use, from all organizations."""
-        return await self._get("/api/v2/templates", models.TEMPLATES.decode) or []
+        return await self._ask("GET", "/api/v2/templates", models.TEMPLATES.decode) or []
 
     async def rich_parameters(self, version_id: str) -> list[models.Parameter]:
         """The parameters that a template version asks for."""
-        path = f"/api/v2/templateversions/{_part(version_id)}/rich-parameters"
-        return await self._get(path, models.PARAMETERS.decode) or []
+        path = _api("templateversions", version_id, "/rich-parameters")
+        return await self._ask("GET", path, models.PARAMETERS.decode) or []
 
     async def metadata(self, agent_id: str) -> list[models.Metadata]:
         """An agent's current metadata: the first event of the stream."""
-        path = f"/api/v2/workspaceagents/{_part(agent_id)}/watch-metadata"
+        path = _api("workspaceagents", agent_id, "/watch-metadata")
         data = await self._connection.first_event(path, METADATA_WAIT_S)
         return _read("GET", path, data.encode(), models.METADATA.decode) or []
 
     async def agent_status(self, app: str) -> str:
         """Whether AgentAPI's program is working: `running` or `stable`."""
-        found = await self._get(f"{app}/status", models.STATUS.decode)
-        return found.status
+        return (await self._ask("GET", f"{app}/status", models.STATUS.decode)).status
 
     async def agent_messages(self, app: str) -> list[models.AgentApiMessage]:
         """The conversation with the program inside."""
-        found = await self._get(f"{app}/messages", models.MESSAGES.decode)
-        return found.messages or []
+        return (await self._ask("GET", f"{app}/messages", models.MESSAGES.decode)).messages or []
 
     async def agent_message(self, app: str, content: str, kind: str) -> None:
         """Send a message (`user`) or keys (`raw`) to the program inside."""
         body = {"content": content, "type": kind}
         await self._connection.request("POST", f"{app}/message", body=body)
 
-    async def _get(
-        self, path: str, read: Callable[[bytes], T], params: dict[str, Any] | None = None
-    ) -> T:
-        answer = await self._connection.request("GET", path, params=params)
-        return _read("GET", path, answer, read)
-
-    async def _send(self, method: str, path: str, body: Any, read: Callable[[bytes], T]) -> T:
-        return _read(method, path, await self._connection.request(method, path, body=body), read)
+    async def _ask(self, method: str, path: str, read: Callable[[bytes], T], **request: Any) -> T:
+        return _read(method, path, await self._connection.request(method, path, **request), read)
 
 
 def at_once(*work: Coroutine[Any, Any, T]) -> asyncio.Future[list[T]]:
@@ -174,6 +163,10 @@ def _read(method: str, path: str, answer: A, read: Callable[[A], T]) -> T:
     except (ValueError, RecursionError) as error:
         told = f"Coder's answer is incomplete or has an unexpected form: {error}"
         raise Broken(method, path, told) from error
+
+
+def _api(objects: str, one: str, rest: str = "") -> str:
+    return f"/api/v2/{objects}/{_part(one)}{rest}"
 
 
 def _part(text: str) -> str:

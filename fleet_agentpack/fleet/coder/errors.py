@@ -1,12 +1,11 @@
-"""What can go wrong when talking to Coder, as one tree.
+"""What can go wrong when talking to Coder, as one tree; uncaught, each is a 503 of the fleet.
 
     CoderError
       Unreachable          no answer: the connection broke
         NotConnected       nothing was sent: refused, no such host
         TimedOut           no answer in time
-      Refused              Coder denies the request
-        Unauthorized       the session token is invalid or expired
-        Forbidden
+      Unauthorized         the session token is invalid or expired
+      Forbidden            the token's user may not do this
       NotFound             no such object, or none that we may see
       RouteMissing         no such feature in this version of Coder
       Conflict             not now: a name is taken, a build is active
@@ -22,8 +21,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
+from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.kit.http import Answer, BodyTooLarge, ConnectFailed, HttpError, NoAnswerInTime
 
 # Only this text tells a missing route from a missing object: both are 404.
@@ -33,9 +33,10 @@ _PARAGRAPH = re.compile(r"<p>\s*(.*?)\s*</p>", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(eq=False)
-class CoderError(Exception):
+class CoderError(FleetError):
     """A request to Coder that failed, with what Coder answered."""
 
+    cause: ClassVar[str] = ""  # what it means for a person, where that is clear
     method: str
     path: str
     message: str
@@ -44,14 +45,39 @@ class CoderError(Exception):
     validations: list[dict[str, str]] = field(default_factory=list)
     request_id: str = ""
 
-    def __str__(self) -> str:
+    def __post_init__(self) -> None:
+        told = f"{self.cause}: {self.report}" if self.cause else self.report
+        super().__init__("unavailable", told, **self.answer)
+
+    @property
+    def report(self) -> str:
+        """What Coder said, and to which request."""
         rows = "; ".join(f"{row['field']}: {row['detail']}" for row in self.validations)
         told = " ".join(part for part in (self.message, self.detail, rows) if part)
         return f"{told} ({self.method} {self.path}{f' → {self.status}' if self.status else ''})"
 
+    @property
+    def answer(self) -> dict[str, object]:
+        """What Coder answered, for the details of an error."""
+        known = {
+            "coder_status": self.status,
+            "coder_message": self.message,
+            "validations": self.validations,
+            "request_id": self.request_id,
+        }
+        return {key: value for key, value in known.items() if value}
+
+
+def unavailable(error: CoderError, about: str = "", **details: object) -> FleetError:
+    """The 503 for an error of Coder, with what was being done where that helps."""
+    told = f"{about}: {error}" if about else str(error)
+    return FleetError.unavailable(told, **details, **error.answer)
+
 
 class Unreachable(CoderError):
     """No answer."""
+
+    cause = "Coder is unavailable"
 
 
 class NotConnected(Unreachable):
@@ -62,16 +88,19 @@ class TimedOut(Unreachable):
     """No answer in time."""
 
 
-class Refused(CoderError):
-    """Coder denies the request."""
-
-
-class Unauthorized(Refused):
+class Unauthorized(CoderError):
     """The session token is not accepted."""
 
+    cause = (
+        "Coder does not accept the session token; sign in again (coder login) or set a new"
+        " CODER_SESSION_TOKEN"
+    )
 
-class Forbidden(Refused):
+
+class Forbidden(CoderError):
     """The token's user may not do this."""
+
+    cause = "Coder does not allow the token's user to do this"
 
 
 class NotFound(CoderError):
@@ -80,6 +109,10 @@ class NotFound(CoderError):
 
 class RouteMissing(CoderError):
     """No such route: the feature is not in this version."""
+
+    cause = (
+        "This version of Coder lacks a feature that is needed, or CODER_URL is not Coder's address"
+    )
 
 
 class Conflict(CoderError):
@@ -93,9 +126,13 @@ class Invalid(CoderError):
 class RateLimited(CoderError):
     """Too many requests."""
 
+    cause = "Coder limits the rate of requests; try again later"
+
 
 class Broken(CoderError):
     """An invalid answer."""
+
+    cause = "Coder gave an invalid answer"
 
 
 _BY_STATUS: dict[int, type[CoderError]] = {

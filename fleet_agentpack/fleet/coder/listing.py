@@ -48,7 +48,7 @@ class ListedWorkspace(Struct, frozen=True, gc=False):
     @property
     def agent(self) -> ListedWorkspaceAgent | None:
         """The first agent that is not a sub-agent."""
-        return models.first_agent(self.latest_build.resources)
+        return models.first_agent(one.agents for one in self.latest_build.resources or ())
 
 
 class _Rows(Struct, frozen=True, gc=False):

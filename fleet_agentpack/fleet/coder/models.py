@@ -7,9 +7,9 @@ these objects can be part of a cycle, so the garbage collector need not track th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.json import Decoder
@@ -108,14 +108,13 @@ class Workspace(Struct, frozen=True, kw_only=True, gc=False):
 
     def agent(self) -> WorkspaceAgent | None:
         """The first agent that is not a sub-agent."""
-        return first_agent(self.latest_build.resources)
+        return first_agent(one.agents for one in self.latest_build.resources or ())
 
 
 class WorkspacePage(Struct, frozen=True, kw_only=True, gc=False):
     """A page of a list of workspaces."""
 
     workspaces: list[Workspace] | None
-    count: int = 0
 
 
 class Template(Struct, frozen=True, kw_only=True, gc=False):
@@ -128,6 +127,11 @@ class Template(Struct, frozen=True, kw_only=True, gc=False):
     organization_name: str = ""
     active_version_id: str = ""
     deprecated: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """The name that is unique among all organizations."""
+        return f"{self.organization_name}/{self.name}".lower()
 
 
 class ParameterOption(Struct, frozen=True, kw_only=True, gc=False):
@@ -143,7 +147,6 @@ class Parameter(Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     options: list[ParameterOption] | None = None
-    required: bool = False
 
 
 class ParameterValue(Struct, frozen=True, kw_only=True, gc=False):
@@ -157,7 +160,6 @@ class BuildLog(Struct, frozen=True, kw_only=True, gc=False):
     """A line of a build's log."""
 
     id: int
-    log_level: str = ""
     stage: str = ""
     output: str = ""
 
@@ -212,21 +214,13 @@ class AgentApiMessages(Struct, frozen=True, kw_only=True, gc=False):
     messages: list[AgentApiMessage] | None
 
 
-A = TypeVar("A", bound=AgentState, covariant=True)
+A = TypeVar("A", bound=AgentState)
 
 
-class HasAgents(Protocol[A]):
-    """A resource, read in full or in part."""
-
-    @property
-    def agents(self) -> Sequence[A] | None:
-        """The agents in it."""
-
-
-def first_agent(resources: Iterable[HasAgents[A]] | None) -> A | None:
-    """The first agent that is not a sub-agent."""
-    for resource in resources or ():
-        for agent in resource.agents or ():
+def first_agent(resources: Iterable[list[A] | None]) -> A | None:
+    """The first agent that is not a sub-agent, of the agents that each resource has."""
+    for agents in resources:
+        for agent in agents or ():
             if agent.parent_id is None:
                 return agent
     return None

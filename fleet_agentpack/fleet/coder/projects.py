@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from fleet_agentpack.fleet.coder import models
 from fleet_agentpack.fleet.coder.client import CoderClient
 from fleet_agentpack.fleet.coder.errors import Invalid, NotFound
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.models import NewAgent
 from fleet_agentpack.fleet.results import Project, Role
 from fleet_agentpack.fleet.roles import STANDARD_ROLES
 
@@ -32,16 +34,6 @@ class CoderNames:
         return (self.spec_parameter,) if self.spec_parameter else SPEC_PARAMETERS
 
 
-@dataclass(frozen=True)
-class AgentTemplate:
-    """A template that agents can be made from."""
-
-    template: models.Template
-    roles: list[Role]
-    role_parameter: str
-    spec_parameter: str
-
-
 class CoderProjects:
     """Looks up templates; the parameters of a template version never change, so they are kept."""
 
@@ -51,61 +43,75 @@ class CoderProjects:
         self._aliases = {template.lower(): name for name, template in names.projects.items()}
         self._parameters: dict[str, dict[str, models.Parameter]] = {}
 
+    @property
+    def no_projects_hint(self) -> str:
+        """See `Catalogue.no_projects_hint`."""
+        return (
+            f"None of your Coder templates has the parameter {self._names.role_parameter}. Add it"
+            " to one, or name another in the configuration file ([fleet.coder] role_parameter)."
+        )
+
     def project_of(self, template_name: str) -> str:
         """The name of a template's project."""
         return self._aliases.get(template_name.lower(), template_name)
 
     async def projects(self) -> list[Project]:
         """The templates that have a role parameter: others cannot be used for agents."""
-        templates = [one for one in await self._client.templates() if not one.deprecated]
         gate = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
         async def usable(template: models.Template) -> bool:
             async with gate:
                 return self._names.role_parameter in await self._parameters_of(template)
 
+        templates = [one for one in await self._client.templates() if not one.deprecated]
         kept = await asyncio.gather(*map(usable, templates))
-        return [
-            self._project(one, templates)
-            for one, is_kept in zip(templates, kept, strict=True)
-            if is_kept
-        ]
+        return [self._project(one, templates) for one in compress(templates, kept)]
 
     async def roles(self, project: str) -> list[Role]:
         """The roles that a project offers; none if its template cannot be used for agents."""
-        template = await self._find(project)
-        parameter = (await self._parameters_of(template)).get(self._names.role_parameter)
+        asked = await self._parameters_of(await self._find(project))
+        parameter = asked.get(self._names.role_parameter)
         return _roles(parameter) if parameter else []
 
-    async def agent_template(self, project: str) -> AgentTemplate:
-        """The template of a project. Raises 404, or 400 if it cannot be used for agents."""
-        template = await self._find(project)
+    async def plan(self, new: NewAgent) -> tuple[models.Template, dict[str, str]]:
+        """The template for a new agent and the parameters to give it.
+
+        Raises 404 for an unknown project, 400 for one without such parameters or such a role.
+        """
+        template = await self._find(new.project)
         asked = await self._parameters_of(template)
-        role = asked.get(self._names.role_parameter)
-        spec = next((name for name in self._names.spec_names if name in asked), None)
+        names = self._names
+        role = asked.get(names.role_parameter)
+        spec = next((name for name in names.spec_names if name in asked), None)
         if role is None or spec is None:
-            missing = (
-                self._names.role_parameter if role is None else " or ".join(self._names.spec_names)
-            )
+            missing = " or ".join(names.spec_names) if role else names.role_parameter
             raise FleetError.bad_request(
-                f"Project '{project}' cannot be used for agents: its template '{template.name}'"
-                f" has no parameter {missing}.",
-                project=project,
+                f"Project '{new.project}' cannot be used for agents: its template"
+                f" '{template.name}' has no parameter {missing}.",
+                project=new.project,
                 template=template.name,
             )
-        return AgentTemplate(template, _roles(role), role.name, spec)
+        known = [one.name for one in _roles(role)]
+        if new.role not in known:
+            raise FleetError.bad_request(
+                f"Project '{new.project}' has no role '{new.role[:80]}'; choose from"
+                f" {', '.join(known)}.",
+                field="role",
+                roles=known,
+            )
+        return template, {role.name: new.role, spec: new.spec}
 
     async def _find(self, project: str) -> models.Template:
         """The template of a project, by configured name, full name, name, then display name."""
         aliases = {name.lower(): template for name, template in self._names.projects.items()}
         wanted = aliases.get(project.lower(), project).lower()
         templates = await self._client.templates()
-        for form in (_full_name, _name, _display_name):
-            found = [one for one in templates if form(one) == wanted]
+        for form in ("full_name", "name", "display_name"):
+            found = [one for one in templates if getattr(one, form).lower() == wanted]
             if len(found) == 1:
                 return found[0]
             if found:
-                choices = ", ".join(_full_name(one) for one in found)
+                choices = ", ".join(one.full_name for one in found)
                 raise FleetError.bad_request(
                     f"'{project}' matches several projects: {choices}. Use a full name.",
                     project=project,
@@ -123,9 +129,9 @@ class CoderProjects:
         return self._parameters[version]
 
     def _project(self, template: models.Template, all_of: Sequence[models.Template]) -> Project:
-        alone = sum(_name(one) == _name(template) for one in all_of) == 1
+        alone = sum(one.name.lower() == template.name.lower() for one in all_of) == 1
         return Project(
-            name=self.project_of(template.name) if alone else _full_name(template),
+            name=self.project_of(template.name) if alone else template.full_name,
             display_name=template.display_name or template.name,
             description=template.description,
             template_id=template.id,
@@ -141,15 +147,3 @@ def _roles(parameter: models.Parameter) -> list[Role]:
         Role(option.value, option.name or option.value, option.description)
         for option in parameter.options
     ]
-
-
-def _full_name(template: models.Template) -> str:
-    return f"{template.organization_name}/{template.name}".lower()
-
-
-def _name(template: models.Template) -> str:
-    return template.name.lower()
-
-
-def _display_name(template: models.Template) -> str:
-    return template.display_name.lower()

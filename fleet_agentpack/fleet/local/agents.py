@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
@@ -39,11 +38,6 @@ class LocalAgent:
         """The name of its folders: lower case, since names ignore case."""
         return self.name.lower()
 
-    @property
-    def created(self) -> datetime:
-        """When it was created."""
-        return datetime.fromtimestamp(self.created_at, UTC)
-
 
 class AgentFolders:
     """Stores agents under one directory."""
@@ -52,11 +46,11 @@ class AgentFolders:
         self._root = root
 
     @contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """One creation, start or deletion of an agent at a time. Raises 409."""
+    def locked(self, name: str) -> Iterator[LocalAgent | None]:
+        """One creation, start or deletion of an agent at a time; yields it. Raises 409."""
         try:
             with file_lock(self._root / f".{name.lower()}.lock", timeout_s=LOCK_S):
-                yield
+                yield self.find(name)
         except LockTimeoutError as error:
             raise FleetError.conflict(
                 f"Agent '{name}' is being changed by another process. Try again in a moment.",
@@ -65,11 +59,10 @@ class AgentFolders:
 
     def all(self) -> list[LocalAgent]:
         """Every agent, by name."""
-        try:
-            folders = sorted(self._root.iterdir())
-        except FileNotFoundError:
+        if not self._root.exists():
             return []
-        found = (self.find(folder.name) for folder in folders if not folder.name.startswith("."))
+        names = sorted(folder.name for folder in self._root.iterdir())
+        found = (self.find(name) for name in names if not name.startswith("."))
         return [agent for agent in found if agent]
 
     def find(self, name: str) -> LocalAgent | None:
@@ -95,14 +88,13 @@ class AgentFolders:
 
     def current(self, agent: LocalAgent) -> TaskFolder | None:
         """The task that an agent was given last."""
-        folder = self._root / agent.key
         try:
-            task_id = (folder / "current").read_text(encoding="utf-8")
+            task_id = (self._root / agent.key / "current").read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-        return TaskFolder(folder / "tasks" / task_id)
+        return self.task(agent, task_id)
 
-    def new_task(self, agent: LocalAgent, task_id: str) -> TaskFolder:
+    def task(self, agent: LocalAgent, task_id: str) -> TaskFolder:
         """The folder of a task; call `make_current` once it runs."""
         return TaskFolder(self._root / agent.key / "tasks" / task_id)
 

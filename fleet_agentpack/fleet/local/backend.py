@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
 
 from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.agents import AgentFolders, LocalAgent
 from fleet_agentpack.fleet.local.programs import Program
-from fleet_agentpack.fleet.local.projects import NO_PROJECTS, LocalProjects
+from fleet_agentpack.fleet.local.projects import LocalProjects, in_thread
 from fleet_agentpack.fleet.local.tasks import Launch, TaskFolder, TaskRecord
 from fleet_agentpack.fleet.local.worktree import WorkingCopies
 from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
-from fleet_agentpack.fleet.results import Project, Role
 from fleet_agentpack.kit.actions import Action
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A method that works with files and processes, run where it does not hold up the others."""
-
-    @wraps(method)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(method, *args, **kwargs)
-
-    return run
 
 
 @dataclass(frozen=True)
@@ -48,27 +31,16 @@ class LocalBackend:
     folders: AgentFolders
     copies: WorkingCopies
     environ: Mapping[str, str]
-    no_projects_hint: str = NO_PROJECTS
 
     async def close(self) -> None:
         """Nothing to close: tasks continue without us."""
 
-    @_in_thread
-    def projects(self) -> list[Project]:
-        """See `Catalogue.projects`."""
-        return self.catalogue.projects()
-
-    @_in_thread
-    def roles(self, project: str) -> list[Role]:
-        """See `Catalogue.roles`."""
-        return self.catalogue.roles(project)
-
-    @_in_thread
+    @in_thread
     def agents(self) -> list[ListedAgent]:
         """See `Workspaces.agents`."""
         return [self._listed(agent) for agent in self.folders.all()]
 
-    @_in_thread
+    @in_thread
     def find(self, name: str, *, detailed: bool) -> AgentSnapshot:
         """See `Workspaces.find`."""
         agent = self.folders.find(name)
@@ -80,29 +52,25 @@ class LocalBackend:
         """See `Tasks.with_activity`: the operating system knows."""
         return await self.find(agent.name, detailed=True)
 
-    @_in_thread
+    @in_thread
     def interrupt(self, agent: AgentSnapshot, task: Task) -> None:
         """See `Tasks.interrupt`."""
-        self.folders.new_task(agent.handle, task.id).interrupt()
+        self.folders.task(agent.handle, task.id).interrupt()
 
-    @_in_thread
+    @in_thread
     def messages(self, agent: AgentSnapshot) -> list[Message]:
         """See `Tasks.messages`: the output of the last task."""
         task = self.folders.current(agent.handle)
         return task.messages() if task else []
 
-    @_in_thread
+    @in_thread
     def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """See `Workspaces.create`."""
-        try:
-            project, path = self.catalogue.find(new.project)
-        except FleetError as error:
-            raise FleetError.bad_request(str(error), *error.actions, field="project") from error
+        project, path = self.catalogue.find(new.project)
         persona = self.catalogue.persona(new.role)
         self._installed(self.program)
         report(0, None, f"Copying {path} for agent '{new.name}'")
-        with self.folders.locked(new.name):
-            existing = self.folders.find(new.name)
+        with self.folders.locked(new.name) as existing:
             if existing:
                 state = self._snapshot(existing, detailed=False).state
                 raise FleetError.bad_request(
@@ -111,7 +79,7 @@ class LocalBackend:
                         "delete_agent",
                         {"agent_name": existing.name},
                         "Choose another name, or delete it with {}.",
-                        person="choose another name, or run: {}",
+                        "choose another name, or run: {}",
                     ),
                     field="name",
                 )
@@ -129,7 +97,7 @@ class LocalBackend:
                 spec=new.spec,
                 instructions=f"{persona.prompt}\n\nYour specification:\n{new.spec}",
                 program=self.program,
-                created_at=datetime.now(UTC).timestamp(),
+                created_at=time.time(),
             )
             try:
                 self.folders.add(agent)
@@ -138,12 +106,12 @@ class LocalBackend:
                 raise
         return self._snapshot(agent, detailed=False)
 
-    @_in_thread
+    @in_thread
     def delete(self, snapshot: AgentSnapshot, report: Progress) -> str | None:
         """See `Workspaces.delete`."""
         agent: LocalAgent = snapshot.handle
-        with self.folders.locked(agent.name):
-            if self.folders.find(agent.name) != agent:
+        with self.folders.locked(agent.name) as found:
+            if found != agent:
                 raise FleetError.no_such_agent(agent.name)
             task = self.folders.current(agent)
             if task and task.running:
@@ -154,32 +122,28 @@ class LocalBackend:
             self.folders.remove(agent)
         return note
 
-    @_in_thread
+    @in_thread
     def send(self, snapshot: AgentSnapshot, task: Task) -> None:
         """See `Tasks.send`."""
         agent: LocalAgent = snapshot.handle
         program = self._installed(agent.program)
-        with self.folders.locked(agent.name):
-            if self.folders.find(agent.name) != agent:
+        with self.folders.locked(agent.name) as found:
+            if found != agent:
                 raise FleetError.no_such_agent(agent.name)
             previous = self.folders.current(agent)
             if previous and previous.running:
                 raise FleetError.busy(agent.name)
-            session = previous and _session_to_continue(previous, agent.program, program)
+            continued = previous and _session_to_continue(previous, agent.program, program)
+            session, continues = continued or str(uuid.uuid4()), bool(continued)
             record = TaskRecord(
-                task.id,
-                task.description,
-                agent.program,
-                session or str(uuid.uuid4()),
-                session is not None,
-                time.time(),
+                task.id, task.description, agent.program, session, continues, time.time()
             )
             command, prompt = program.launch(
-                task.description, agent.instructions, record.session, continues=record.continues
+                task.description, agent.instructions, session, continues=continues
             )
             launch = Launch([self._path_of(program) or command[0], *command[1:]], agent.directory)
             environ = {k: v for k, v in self.environ.items() if k not in program.unset}
-            self.folders.new_task(agent, task.id).start(record, launch, prompt, environ)
+            self.folders.task(agent, task.id).start(record, launch, prompt, environ)
             self.folders.make_current(agent, task.id)
 
     def _listed(self, agent: LocalAgent) -> ListedAgent:
@@ -211,14 +175,16 @@ class LocalBackend:
         task = self.folders.current(agent)
         episode = task.episode(self.programs.get(agent.program)) if task else None
         exists = Path(agent.directory).is_dir()
-        moments = [agent.created]
+        created_at = datetime.fromtimestamp(agent.created_at, UTC)
+        moments = [created_at]
         if episode:
             moments += [episode.opened_at, episode.closed_at or episode.opened_at]
-        snapshot = AgentSnapshot(
+        working = episode is not None and episode.ended is None
+        return AgentSnapshot(
             workspace_id=agent.id,
             name=agent.name,
             project=agent.project,
-            created_at=agent.created,
+            created_at=created_at,
             updated_at=max(moments),
             taken_at=taken_at,
             build=agent.id,
@@ -230,17 +196,14 @@ class LocalBackend:
             spec=agent.spec,
             episodes=(episode,) if episode else (),
             reported_at=max(moments),
+            activity=None if not detailed else "running" if working else "stable",
         )
-        if not detailed:
-            return snapshot
-        working = episode is not None and episode.ended is None
-        return replace(snapshot, activity="running" if working else "stable")
 
 
 def _session_to_continue(previous: TaskFolder, name: str, program: Program) -> str | None:
     """The conversation that the next task continues; None to begin one."""
     record, episode = previous.record, previous.episode(program)
-    if not program.converses or record is None or episode is None or record.program != name:
+    if not program.next or record is None or episode is None or record.program != name:
         return None
     if episode.ended == "failed":
         # A first task may have failed before the conversation existed.

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -48,16 +49,11 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True):
 
     command: Command
     first: Arguments = ()
-    next: Arguments = ()
+    next: Arguments = ()  # none: each task starts a new conversation
     instructions: Arguments = ()
     prompt: Arguments = ()
     unset: Arguments = ()
     readings: tuple[Reading, ...] = ()
-
-    @property
-    def converses(self) -> bool:
-        """Whether a later task can continue an earlier one."""
-        return bool(self.next)
 
     def launch(
         self, task: str, instructions: str, session: str, *, continues: bool
@@ -73,7 +69,8 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True):
             *(self.next if continues else self.first),
             *self.prompt,
         )
-        return [_filled(part, values) for part in arguments], "" if self.prompt else prompt
+        command = [_SLOT.sub(lambda match: values[match[1]], part) for part in arguments]
+        return command, "" if self.prompt else prompt
 
     def read(self, output: Path) -> ProgramResult:
         """What the program's output tells so far."""
@@ -105,36 +102,29 @@ def load_programs(configured: Mapping[str, object]) -> dict[str, Program]:
         raise FleetError.unavailable(f"{error}.") from error
 
 
-def _filled(part: str, values: Mapping[str, str]) -> str:
-    return _SLOT.sub(lambda match: values[match[1]], part)
-
-
 def _objects(output: Path) -> Iterator[JsonObject]:
     """The JSON objects in an output: one per line, or a single one."""
     try:
         with output.open("rb") as stream:
             several = False
             for line in stream:
-                row = _parsed(line)
-                if row is not None:
+                if row := _parsed(line):
                     several = True
                     yield row
         if not several and output.stat().st_size <= MAX_LINE:
-            whole = _parsed(output.read_bytes())
-            if whole is not None:
-                yield whole
+            yield _parsed(output.read_bytes())
     except OSError:
         return
 
 
-def _parsed(text: bytes) -> JsonObject | None:
+def _parsed(text: bytes) -> JsonObject:
+    """A JSON object; empty if the text is anything else."""
     if len(text) > MAX_LINE or not text.lstrip().startswith(b"{"):
-        return None
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return row if isinstance(row, dict) else None
+        return {}
+    with suppress(ValueError, RecursionError):
+        row: JsonObject = json.loads(text)
+        return row
+    return {}
 
 
 def _at(row: JsonObject, path: str) -> object:

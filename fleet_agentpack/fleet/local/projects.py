@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.results import Project, Role
 from fleet_agentpack.fleet.roles import Persona
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 NO_PROJECTS = (
     "There are no projects. Start the server inside a git repository, or add projects to the"
@@ -16,25 +23,38 @@ NO_PROJECTS = (
 )
 
 
+def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A method that works with files and processes, run where it does not hold up the others."""
+
+    @wraps(method)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, *args, **kwargs)
+
+    return run
+
+
+@dataclass(frozen=True)
 class LocalProjects:
     """The projects and roles that agents can be created for."""
 
-    def __init__(self, paths: Mapping[str, Path], personas: Sequence[Persona]) -> None:
-        self._paths = paths
-        self._personas = personas
+    paths: Mapping[str, Path]
+    personas: Sequence[Persona]
+    no_projects_hint: str = NO_PROJECTS
 
+    @in_thread
     def projects(self) -> list[Project]:
         """Every project whose directory exists."""
-        return [_project(name, path) for name, path in self._paths.items() if path.is_dir()]
+        return [_project(name, path) for name, path in self.paths.items() if path.is_dir()]
 
+    @in_thread
     def roles(self, project: str) -> list[Role]:
         """The roles, the same for every project. Raises 404 for an unknown one."""
         self.find(project)
-        return [persona.public for persona in self._personas]
+        return [persona.public for persona in self.personas]
 
     def find(self, project: str) -> tuple[str, Path]:
         """A project's name and directory, by name, ignoring case. Raises 404."""
-        for name, path in self._paths.items():
+        for name, path in self.paths.items():
             if name.lower() == project.lower():
                 if not path.is_dir():
                     raise FleetError.not_found(
@@ -42,21 +62,20 @@ class LocalProjects:
                         project=name,
                     )
                 return name, path
-        if not self._paths:
+        if not self.paths:
             raise FleetError.not_found(NO_PROJECTS, project=project[:80])
-        raise FleetError.no_such_project(project, list(self._paths))
+        raise FleetError.no_such_project(project, list(self.paths))
 
     def persona(self, role: str) -> Persona:
         """A role by its name. Raises 400."""
-        for persona in self._personas:
-            if persona.name == role:
-                return persona
-        known = [persona.name for persona in self._personas]
-        raise FleetError.bad_request(
-            f"There is no role '{role[:80]}'; choose from {', '.join(known)}.",
-            field="role",
-            roles=known,
-        )
+        known = {persona.name: persona for persona in self.personas}
+        if role not in known:
+            raise FleetError.bad_request(
+                f"There is no role '{role[:80]}'; choose from {', '.join(known)}.",
+                field="role",
+                roles=list(known),
+            )
+        return known[role]
 
 
 def _project(name: str, path: Path) -> Project:

@@ -59,7 +59,6 @@ class ProgramProcess:
     """The process that the runner started (`process.json`)."""
 
     pid: int
-    at: float
 
 
 @dataclass(frozen=True)
@@ -101,10 +100,8 @@ class TaskFolder:
     def running(self) -> bool:
         """Whether the program is running, according to the operating system."""
         outcome = self.path / "outcome.json"
-        if outcome.exists():
-            return False
-        # The runner may have ended between the two: the lock is free after the file is written.
-        if not self._locked() and outcome.exists():
+        # The runner may end while we look: the lock is free after the file is written.
+        if outcome.exists() or (not self._locked() and outcome.exists()):
             return False
         if self._read("process.json", ProgramProcess) is None:
             return time.time() - self._started_at() < START_S
@@ -120,7 +117,7 @@ class TaskFolder:
             return episode
         ended = self._read("outcome.json", Exit)
         closed_at = datetime.fromtimestamp(ended.at if ended else self._last_sign(), UTC)
-        if self.interrupted:
+        if (self.path / "interrupted").exists():
             return replace(episode, ended="idle", closed_at=closed_at)
         result = self.result(program)
         failed = ended is None or ended.status != 0 or result.failed
@@ -136,23 +133,14 @@ class TaskFolder:
         """What the program itself reported."""
         return program.read(self.path / "output") if program else ProgramResult()
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether the task was asked to end."""
-        return (self.path / "interrupted").exists()
-
     def interrupt(self) -> None:
         """End the program: interrupt its process group, then kill it. Raises 503 if that fails."""
         write_atomic(self.path / "interrupted", "")
-        for number, limit_s in (
-            (signal.SIGINT, INTERRUPT_S),
-            (signal.SIGTERM, END_S),
-            (signal.SIGKILL, END_S),
-        ):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if not self.running:
                 break
             self._signal(number)
-            deadline = time.monotonic() + limit_s
+            deadline = time.monotonic() + (INTERRUPT_S if number == signal.SIGINT else END_S)
             while self.running and time.monotonic() < deadline:
                 time.sleep(POLL_S)
         if self.running:
@@ -188,17 +176,11 @@ class TaskFolder:
     def _locked(self) -> bool:
         """Whether the runner or its program lives; a shared lock lets two callers look at once."""
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            return False
-        finally:
-            os.close(descriptor)
+            with (self.path / "lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
+        return False
 
     def _started_at(self) -> float:
         return self.record.at if self.record else 0.0

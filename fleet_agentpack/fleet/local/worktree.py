@@ -16,6 +16,7 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.git import GIT_S, Git
 from fleet_agentpack.fleet.local.plain_copy import copy_directory, same_directory
 from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.process import Completed
 
 MAX_NAMED = 5  # kept files that a message names
 GENERATED = {"__pycache__", "node_modules"}
@@ -67,7 +68,10 @@ class WorkingCopies:
         if not target.exists():
             return None
         if branch is None:
-            return self._remove_plain(project, target)
+            if not same_directory(project, target):
+                return self._keep_whole(target, "it differs from the project")
+            shutil.rmtree(target)
+            return None
         with self._locked(project):
             return self._remove_worktree(project, target, branch)
 
@@ -119,10 +123,8 @@ class WorkingCopies:
         """The tree of everything in a worktree, whatever the state of its index."""
         with tempfile.TemporaryDirectory() as folder:
             index = Path(folder, "index")
-            for command in (("read-tree", "HEAD"), ("add", "--all")):
-                done = self.git.run(target, *command, index=index)
-                if done.status != 0:
-                    raise _not_kept(done.complaint)
+            _check_kept(self.git.run(target, "read-tree", "HEAD", index=index))
+            _check_kept(self.git.run(target, "add", "--all", index=index))
             return self.git.run(target, "write-tree", index=index).text.strip()
 
     def _gitlinks(self, target: Path, tree: str) -> list[str]:
@@ -151,9 +153,7 @@ class WorkingCopies:
         """Put a commit on the agent's branch, or on a new one if the agent left its branch."""
         on_branch = self.git.text(target, "symbolic-ref", "--quiet", "--short", "HEAD") == branch
         name = branch if on_branch else self._free_branch(project, f"{branch}-kept")
-        done = self.git.run(project, "update-ref", f"refs/heads/{name}", commit)
-        if done.status != 0:
-            raise _not_kept(done.complaint)
+        _check_kept(self.git.run(project, "update-ref", f"refs/heads/{name}", commit))
         return name
 
     def _drop_branch(self, project: Path, branch: str) -> list[str]:
@@ -181,12 +181,6 @@ class WorkingCopies:
             name = f"{wanted}-{number}"
         return name
 
-    def _remove_plain(self, project: Path, target: Path) -> str | None:
-        if same_directory(project, target):
-            shutil.rmtree(target)
-            return None
-        return self._keep_whole(target, "it differs from the project")
-
     def _keep_whole(self, target: Path, why: str) -> str:
         place = self._new_place(target)
         shutil.move(str(target), str(place))
@@ -205,10 +199,12 @@ class WorkingCopies:
         return file_lock(self.locks / f"{name}.lock", timeout_s=GIT_S)
 
 
-def _not_kept(complaint: str) -> FleetError:
-    return FleetError.unavailable(
-        f"git could not keep the agent's work: {complaint}. Nothing was removed."
-    )
+def _check_kept(done: Completed) -> None:
+    """Check a step that keeps work. Raises 503."""
+    if done.status != 0:
+        raise FleetError.unavailable(
+            f"git could not keep the agent's work: {done.complaint}. Nothing was removed."
+        )
 
 
 def _is_generated(target: Path, path: str) -> bool:

@@ -155,7 +155,7 @@ def _is_blank(text: str) -> bool:
     return not text.strip()
 
 
-def _nested(keys: Sequence[str], value: Any) -> Any:
+def _nested(keys: Sequence[str], value: object) -> object:
     for key in reversed(keys):
         value = {key: value}
     return value
@@ -205,10 +205,8 @@ def _root(text: str) -> Node | None:
 
 def _node(text: str, start: int) -> Node:
     opening = text[start : start + 1]
-    if opening == "{":
-        return _object(text, start)
-    if opening == "[":
-        return _array(text, start)
+    if opening in ("{", "["):
+        return _collection(text, start, "}" if opening == "{" else "]")
     if opening == '"':
         value, end = _string(text, start)
         return Node(start, end, value)
@@ -218,41 +216,34 @@ def _node(text: str, start: int) -> Node:
     return Node(start, match.end(), json.loads(match[0]))
 
 
-def _object(text: str, start: int) -> Node:
+def _collection(text: str, start: int, closing: str) -> Node:
+    """An object with its members, or an array; a comma may follow the last one."""
     members: list[Member] = []
     at = _skip(text, start + 1)
-    while text[at : at + 1] != "}":
-        if text[at : at + 1] != '"':
-            raise _fault(text, at)
-        key, end = _string(text, at)
-        colon = _skip(text, end)
-        if text[colon : colon + 1] != ":":
-            raise _fault(text, colon)
-        node = _node(text, _skip(text, colon + 1))
+    while text[at : at + 1] != closing:
+        key, value_start = _key(text, at) if closing == "}" else ("", at)
+        node = _node(text, value_start)
         members.append(Member(key, at, node))
-        at = _next(text, node.end, "}")
+        at = _skip(text, node.end)
+        if text[at : at + 1] == ",":
+            at = _skip(text, at + 1)
+        elif text[at : at + 1] != closing:
+            raise _fault(text, at)
+    if closing == "]":
+        return Node(start, at + 1, [member.node.value for member in members])
     value = {member.key: member.node.value for member in members}
     return Node(start, at + 1, value, tuple(members))
 
 
-def _array(text: str, start: int) -> Node:
-    values = []
-    at = _skip(text, start + 1)
-    while text[at : at + 1] != "]":
-        node = _node(text, at)
-        values.append(node.value)
-        at = _next(text, node.end, "]")
-    return Node(start, at + 1, values)
-
-
-def _next(text: str, end: int, closing: str) -> int:
-    """Past the comma after an element, or to the closing bracket."""
-    at = _skip(text, end)
-    if text[at : at + 1] == ",":
-        return _skip(text, at + 1)
-    if text[at : at + 1] != closing:
-        raise _fault(text, at)
-    return at
+def _key(text: str, start: int) -> tuple[str, int]:
+    """A member's key, and where its value starts."""
+    if text[start : start + 1] != '"':
+        raise _fault(text, start)
+    key, end = _string(text, start)
+    colon = _skip(text, end)
+    if text[colon : colon + 1] != ":":
+        raise _fault(text, colon)
+    return key, _skip(text, colon + 1)
 
 
 def _string(text: str, start: int) -> tuple[str, int]:

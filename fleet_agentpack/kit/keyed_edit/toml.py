@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fleet_agentpack.kit.keyed_edit import FormatError
@@ -28,8 +29,9 @@ def put(text: str, keys: Sequence[str], value: Mapping[str, Any]) -> str:
     if not isinstance(servers, dict):
         raise FormatError(f"{first!r} is not a table")
     if second not in servers:
-        appended = _appended(text, _block(keys, value))
-        if _parses(appended):
+        appended = _appended(text, keys, value)
+        with suppress(FormatError):
+            parse(appended)
             return appended
     return _restructured(text, keys, value)
 
@@ -40,37 +42,34 @@ def drop(text: str, keys: Sequence[str]) -> str:
     if second not in parse(text).get(first, {}):
         return text
     cut = _cut(text, keys)
-    if cut is not None and _parses(cut) and second not in parse(cut).get(first, {}):
-        return cut
+    with suppress(FormatError):
+        if second not in parse(cut).get(first, {}):
+            return cut
     return _restructured(text, keys, None)
 
 
-def _appended(text: str, block: str) -> str:
+def _appended(text: str, keys: Sequence[str], value: Mapping[str, Any]) -> str:
+    import tomlkit
+
+    block = tomlkit.dumps({keys[0]: {keys[1]: dict(value)}})
     newline = _newline(text)
     ended = text if not text or text.endswith("\n") else text + newline
     return ended + (newline if ended else "") + block.replace("\n", newline)
 
 
-def _block(keys: Sequence[str], value: Mapping[str, Any]) -> str:
-    import tomlkit
-
-    return tomlkit.dumps({keys[0]: {keys[1]: dict(value)}})
-
-
-def _cut(text: str, keys: Sequence[str]) -> str | None:
+def _cut(text: str, keys: Sequence[str]) -> str:
     """Without the plain table of that name and those below it, if it is written as such."""
     name = r"[ \t]*\.[ \t]*".join(
         rf"""(["']?){re.escape(key)}\{n}""" for n, key in enumerate(keys, 1)
     )
     header = re.compile(rf"^[ \t]*\[[ \t]*{name}[ \t]*(?:\.[^\]\n]*)?\]", re.MULTILINE)
-    found = list(header.finditer(text))
-    for match in reversed(found):
+    for match in reversed(list(header.finditer(text))):
         start = match.start()
         end = start + len(_body(text[start:]))
         if text[:start].endswith(("\n\n", "\n\r\n")):  # the empty line that set it apart
             start -= 2 if text[:start].endswith("\r\n") else 1
         text = text[:start] + text[end:]
-    return text if found else None
+    return text
 
 
 def _body(text: str) -> str:
@@ -115,11 +114,3 @@ def _update(entry: Any, value: Mapping[str, Any]) -> None:
 
 def _newline(text: str) -> str:
     return "\r\n" if "\r\n" in text and not _BARE_LF.search(text) else "\n"
-
-
-def _parses(text: str) -> bool:
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return False
-    return True

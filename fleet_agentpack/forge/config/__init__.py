@@ -1,0 +1,1 @@
+"""The configuration: its files, their shape, and how it is shown."""

@@ -1,0 +1,255 @@
+"""The configuration as it counts: every file merged, nearest first, over the defaults."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.forge.config.files import candidates, read_layer
+from fleet_agentpack.forge.config.masking import is_secret_name, masked
+from fleet_agentpack.forge.directories import Directories
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.loaded import Warnings, noted
+from fleet_agentpack.forge.names import Scope
+from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.stamps import Remembered
+
+DEFAULT_TTL_S = 3600
+LONGEST_KEY = 1000
+STOCKYARD_URL = "https://stockyard.fractary.dev"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A place that plugins, or definitions, can be fetched from."""
+
+    name: str
+    url: str
+    priority: float
+    kind: str = "manifest"
+    enabled: bool = True
+    cache_ttl_s: float = DEFAULT_TTL_S
+    auth_type: str = "bearer"
+    token_env: str | None = None
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Merged values with the files they come from."""
+
+    directories: Directories
+    chosen: dict[str, Any]  # what files and variables say
+    values: dict[str, Any]  # the same over the defaults
+    sources: tuple[Path, ...]
+    warnings: tuple[str, ...] = ()
+    problem: ForgeError | None = None  # a file that could not be read
+    registries: tuple[Registry, ...] = field(default=())  # in the order in which they are asked
+
+    @property
+    def cache_directory(self) -> Path:
+        """Where manifests and downloads are kept."""
+        return self.directories.expanded(self.values["cache"]["directory"])
+
+    @property
+    def global_root(self) -> Path:
+        """Where definitions for all projects are."""
+        given = self._text("registry", "global", "path")
+        if not given:
+            return self.directories.user / "registry"
+        return self.directories.home / expand_home(given, self.directories.home)
+
+    def local_root(self, kind: str) -> Path:
+        """Where the project's own agents or tools are."""
+        given = self._text("registry", "local", f"{kind}s_path")
+        return self.directories.expanded(given) if given else self.directories.project / f"{kind}s"
+
+    def tier_enabled(self, tier: str) -> bool:
+        """Whether definitions are looked for in a tier."""
+        return bool(self.values["resolution"][tier])
+
+    @property
+    def stockyard(self) -> Registry:
+        """The stockyard that is asked when its tier is enabled."""
+        for registry in self.registries:
+            if registry.kind == "stockyard" and registry.enabled:
+                return registry
+        url = self._text("registry", "stockyard", "url") or STOCKYARD_URL
+        token_env = self._text("registry", "stockyard", "token_env") or None
+        ttl = self.values["cache"]["ttl"]
+        return Registry("stockyard", url, 1, "stockyard", cache_ttl_s=ttl, token_env=token_env)
+
+    @property
+    def manifest_registries(self) -> list[Registry]:
+        """The enabled registries that list plugins."""
+        return [each for each in self.registries if each.enabled and each.kind == "manifest"]
+
+    @property
+    def verify_checksums(self) -> bool:
+        """Whether a wrong checksum is an error rather than a warning."""
+        return self._setting("install", "verify_checksums") is not False
+
+    @property
+    def default_scope(self) -> Scope:
+        """Where plugins are installed by default."""
+        return "local" if self._setting("install", "default_scope") == "local" else "global"
+
+    @property
+    def auto_install_dependencies(self) -> bool:
+        """Whether installing a plugin also installs those it needs."""
+        return self._setting("install", "auto_install_dependencies") is not False
+
+    def shown(self, *, include_defaults: bool = True) -> dict[str, object]:
+        """The values for a reader, without secrets."""
+        values = self.values if include_defaults else self.chosen
+        frame = {key: values.get(key, empty) for key, empty in _FRAME.items()}
+        environ = self.directories.environ
+        named = {value for name, value in environ.items() if is_secret_name(name)}
+        referred = {environ.get(registry.token_env or "", "") for registry in self.registries}
+        return {
+            key: masked(value, named | referred, key) for key, value in {**frame, **values}.items()
+        }
+
+    def noted(self, *groups: Iterable[str]) -> Warnings:
+        """The warnings for an answer: those about the configuration come first."""
+        return noted(self.warnings, *groups)
+
+    def _text(self, *names: str) -> str:
+        found = self._setting(*names)
+        return found if isinstance(found, str) else ""
+
+    def _setting(self, *names: str) -> object:
+        found: object = self.values
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+
+_FRAME: dict[str, Any] = {"registries": [], "cache": {}, "resolution": {}}
+
+
+class ConfigReader:
+    """Reads the configuration again whenever one of its files has changed."""
+
+    def __init__(self, directories: Directories) -> None:
+        self._directories = directories
+        self._lock = threading.Lock()
+        self._last: Remembered[Configuration] = Remembered()
+
+    def load(self) -> Configuration:
+        """The configuration now; a file that cannot be read is its `problem`.
+
+        Raises `ForgeError` when FRACTARY_CONFIG names a file that is not there.
+        """
+        paths = candidates(self._directories)
+        with self._lock:
+            return self._last.get(lambda: _read(paths, self._directories), *paths)
+
+    def strict(self) -> Configuration:
+        """The configuration, or the error of the first file that cannot be read."""
+        configuration = self.load()
+        if configuration.problem:
+            raise configuration.problem
+        return configuration
+
+
+def look_up(values: object, key: str) -> tuple[object, bool]:
+    """The value at a dotted path and whether it exists; a number is an index into a list."""
+    if len(key) > LONGEST_KEY:
+        return None, False
+    return _at(values, key.replace("[", ".").replace("]", "").split("."))
+
+
+def _at(values: object, parts: list[str]) -> tuple[object, bool]:
+    if not parts:
+        return values, True
+    if isinstance(values, list):
+        index = parts[0]
+        if not (index.isascii() and index.isdigit()) or len(index) > 9 or int(index) >= len(values):
+            return None, False
+        return _at(values[int(index)], parts[1:])
+    if isinstance(values, dict):
+        for length in range(1, len(parts) + 1):  # a name may itself hold dots
+            name = ".".join(parts[:length])
+            if name in values:
+                value, exists = _at(values[name], parts[length:])
+                if exists:
+                    return value, True
+    return None, False
+
+
+def _read(paths: list[Path], directories: Directories) -> Configuration:
+    layers = [layer for path in paths if (layer := read_layer(path, directories))]
+    if directories.environ.get("FRACTARY_CONFIG") and not layers:
+        raise ForgeError(
+            "CONFIG_ERROR",
+            f"{paths[0]}: FRACTARY_CONFIG names this file, which does not exist",
+            "Create the file, or start the server without FRACTARY_CONFIG",
+            path=str(paths[0]),
+        )
+    cache_directory = directories.environ.get("FRACTARY_CACHE_DIR")
+    chosen: dict[str, Any] = {"cache": {"directory": cache_directory}} if cache_directory else {}
+    sources = []
+    for layer in layers:
+        merged = _merged(chosen, layer.values)
+        if {"registries": [], **merged} != {"registries": [], **chosen}:
+            sources.append(layer.path)
+        chosen = merged
+    if "registries" in chosen:
+        chosen["registries"] = sorted(chosen["registries"], key=lambda entry: entry["priority"])
+    problems = [layer.problem for layer in layers if layer.problem]
+    broken = [f"{problem} (the file is ignored)" for problem in problems]
+    values = _merged(chosen, _defaults(chosen.get("registries", []), directories))
+    return Configuration(
+        directories=directories,
+        chosen=chosen,
+        values=values,
+        sources=tuple(sources),
+        warnings=(*broken, *(warning for layer in layers for warning in layer.warnings)),
+        problem=next(iter(problems), None),
+        registries=tuple(_registry(entry, values) for entry in values["registries"]),
+    )
+
+
+def _merged(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of two files; where both have one, the nearer file wins."""
+    merged = dict(nearer)
+    for key, value in farther.items():
+        if key == "registries":
+            by_name: dict[str, Any] = {}
+            for entry in (*nearer.get(key, []), *value):
+                by_name.setdefault(entry["name"], entry)
+            merged[key] = list(by_name.values())
+        elif isinstance(nearer.get(key), dict) and isinstance(value, dict):
+            merged[key] = _merged(nearer[key], value)
+        else:
+            merged.setdefault(key, value)
+    return merged
+
+
+def _defaults(registries: list[dict[str, Any]], directories: Directories) -> dict[str, object]:
+    has_stockyard = any(
+        entry.get("type") == "stockyard" and entry.get("enabled", True) for entry in registries
+    )
+    return {
+        "registries": [],
+        "cache": {"directory": str(directories.user / "cache"), "ttl": DEFAULT_TTL_S},
+        "resolution": {"local": True, "global": True, "stockyard": has_stockyard},
+    }
+
+
+def _registry(entry: dict[str, Any], values: dict[str, Any]) -> Registry:
+    auth = entry.get("auth") or {}
+    token_env = auth.get("token_env")
+    return Registry(
+        name=entry["name"],
+        url=entry["url"],
+        priority=entry["priority"],
+        kind=entry.get("type", "manifest"),
+        enabled=entry.get("enabled", True),
+        cache_ttl_s=entry.get("cache_ttl", values["cache"]["ttl"]),
+        auth_type=str(auth.get("type", "bearer")),
+        token_env=token_env if isinstance(token_env, str) else None,
+    )

@@ -1,0 +1,1 @@
+"""Agents and tools: found, read, resolved, validated and written."""

@@ -1,0 +1,195 @@
+"""Reads one agent or tool definition, leniently: YAML, or Markdown with a YAML header."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet_agentpack.forge.names import Kind, Source, parse_reference
+from fleet_agentpack.forge.parsing import UnparsableError, parse_yaml, read_mapping, read_parsable
+from fleet_agentpack.forge.results import Described
+from fleet_agentpack.kit import frontmatter, yaml12
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
+
+MAX_DEFINITION_BYTES = 1_000_000
+SUFFIXES = (".md", ".yaml", ".yml")  # the first that exists wins
+
+# The field that a Markdown body becomes.
+BODY_FIELD: dict[str, str] = {"agent": "system_prompt", "tool": "extended_description"}
+
+
+@dataclass(frozen=True)
+class ForkRecord:
+    """Where a definition was forked from."""
+
+    name: str
+    version: str
+    created_at: str = ""
+    merged_at: Maybe[str] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One definition as it was found."""
+
+    kind: Kind
+    name: str
+    version: str
+    source: Source
+    path: str  # as it is shown: relative, absolute, or a URL
+    data: Mapping[str, Any]
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a list shows of a definition; kept in memory while its file is unchanged."""
+
+    version: str = ""
+    description: Maybe[str] = UNKNOWN
+    tags: Maybe[tuple[str, ...]] = UNKNOWN
+    fork: ForkRecord | None = None
+    problem: str | None = None  # why the file cannot be read
+
+
+def read_data(path: Path, kind: Kind) -> dict[str, Any]:
+    """The mapping in a definition file, a Markdown body included under its field's name.
+
+    Raises `UnparsableError`, `FileNotFoundError`.
+    """
+    return parse_text(_text(path), path.suffix, kind)
+
+
+def parse_text(text: str, suffix: str, kind: Kind) -> dict[str, Any]:
+    """The mapping in the text of a definition file. Raises `UnparsableError`."""
+    header, body = _split(text, suffix)
+    return _fields(parse_yaml(header), body, kind)
+
+
+def read_document(path: Path, kind: Kind) -> yaml12.Document:
+    """The same mapping with the line of every key. Raises as `read_data` does."""
+    header, body = _split(_text(path), path.suffix)
+    offset = 0 if body is None else 1  # a Markdown header starts on the second line
+    try:
+        document = yaml12.load_document(header)
+    except yaml12.YamlError as error:
+        line = None if error.line is None else error.line + offset
+        message = str(yaml12.YamlError(str(error).partition(" (line")[0], line))
+        raise UnparsableError(f"not valid YAML: {message}") from error
+    lines = {place: line + offset for place, line in document.lines.items()}
+    return yaml12.Document(_fields(document.data, body, kind), lines)
+
+
+def summarise(path: Path, kind: Kind, version_in_path: str | None) -> Summary:
+    """What a list shows of the definition in a file; never raises for what is in it."""
+    try:
+        data = read_data(path, kind)
+    except UnparsableError as error:
+        return Summary(version_in_path or "", problem=str(error))
+    except FileNotFoundError:
+        return Summary(version_in_path or "", problem="disappeared while it was read")
+    return Summary(
+        version=version_in_path or version_of(data),
+        description=text_of(data, "description"),
+        tags=tags_of(data),
+        fork=fork_of(data) or _fork_beside(path),
+    )
+
+
+def version_of(data: Mapping[str, object]) -> str:
+    """A definition's version as text, empty when it has none."""
+    version = data.get("version")
+    return str(version) if isinstance(version, str | int | float) else ""
+
+
+def text_of(data: Mapping[str, object], *keys: str) -> Maybe[str]:
+    """The first of some fields that holds text."""
+    return next((text for key in keys if isinstance(text := data.get(key), str)), UNKNOWN)
+
+
+def person_of(data: Mapping[str, object], key: str = "author") -> Maybe[str]:
+    """A person's name, which some write as an object."""
+    person = data.get(key)
+    return text_of(person, "name") if isinstance(person, Mapping) else text_of(data, key)
+
+
+def described(name: str, version: str, data: Mapping[str, object]) -> Described:
+    """What a definition or a manifest says of itself."""
+    author, license_name = person_of(data), text_of(data, "license")
+    return Described(name, version, text_of(data, "description"), author, license_name)
+
+
+def strings_of(value: object) -> list[str]:
+    """The texts in a list; anything else in it is skipped."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def tags_of(data: Mapping[str, object]) -> Maybe[tuple[str, ...]]:
+    """A definition's tags, unknown when it has no list of them."""
+    tags = data.get("tags")
+    return tuple(strings_of(tags)) if isinstance(tags, list) else UNKNOWN
+
+
+def fork_of(data: Mapping[str, object]) -> ForkRecord | None:
+    """The fork record inside a definition, in any of its three spellings."""
+    own, other = data.get("fork_of"), data.get("fork")
+    if isinstance(own, str) and own:
+        reference = parse_reference(own)
+        return ForkRecord(reference.name, "" if reference.any_version else reference.wanted)
+    for record in (own, other):
+        if isinstance(record, Mapping) and (fork := _fork_record(record)):
+            return fork
+    return None
+
+
+def _fork_record(record: Mapping[str, object]) -> ForkRecord | None:
+    name = text_of(record, "name", "upstream", "from_name")
+    if name is UNKNOWN or not name:
+        return None
+    version = text_of(record, "version", "upstreamVersion", "from_version")
+    created = text_of(record, "forked_at", "forkedAt", "created_at")
+    return ForkRecord(
+        name=parse_reference(name).name,
+        version="" if version is UNKNOWN else version,
+        created_at="" if created is UNKNOWN else created,
+        merged_at=text_of(record, "merged_at", "mergedAt"),
+    )
+
+
+def _fork_beside(path: Path) -> ForkRecord | None:
+    """The record that the original's command line keeps in `metadata.json` of a directory."""
+    if path.stem not in ("agent", "tool"):
+        return None
+    try:
+        return fork_of({"fork": read_mapping(path.with_name("metadata.json")).get("fork")})
+    except (FileNotFoundError, UnparsableError):
+        return None
+
+
+def _text(path: Path) -> str:
+    if path.suffix not in SUFFIXES:
+        raise UnparsableError(f"must end in {', '.join(SUFFIXES)}")
+    return read_parsable(path, MAX_DEFINITION_BYTES)
+
+
+def _split(text: str, suffix: str) -> tuple[str, str | None]:
+    """The YAML part of a text and, for Markdown, its body."""
+    if suffix != ".md":
+        return text, None
+    document = frontmatter.split(text)
+    return document.header or "", document.body
+
+
+def _fields(data: object, body: str | None, kind: Kind) -> dict[str, object]:
+    """The fields of parsed YAML; a Markdown body always replaces the header's field."""
+    if not isinstance(data, dict | None):
+        raise UnparsableError("must be a mapping of fields")
+    fields = {str(key): value for key, value in (data or {}).items()}
+    text = (body or "").replace("\r\n", "\n").strip()
+    if text:
+        fields[BODY_FIELD[kind]] = text
+    elif body is not None:
+        fields.pop(BODY_FIELD[kind], None)
+    return fields

@@ -1,0 +1,232 @@
+"""The shape of agent and tool definitions: small checks that report every fault with its path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import UnionType
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from fleet_agentpack.forge.parsing import KeyPath, type_name
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong, or to improve, at one place of a definition."""
+
+    path: KeyPath
+    message: str
+    weight: Literal["error", "error if strict", "advice"] = "error"
+
+
+Rule = Callable[[Any, KeyPath], Iterable[Fault]]
+
+
+def anything(_: Any, __: KeyPath) -> Iterable[Fault]:
+    """A value of any kind."""
+    return ()
+
+
+def typed(kind: type | UnionType, name: str, then: Rule = anything) -> Rule:
+    """A value of one JSON type that passes a further check."""
+
+    def check(value: Any, path: KeyPath) -> Iterable[Fault]:
+        if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+            return then(value, path)
+        return [Fault(path, f"expected {name}, received {type_name(value)}")]
+
+    return check
+
+
+text = typed(str, "string")
+boolean = typed(bool, "boolean")
+mapping = typed(dict, "object")
+array = typed(list, "array")
+number = typed(int | float, "number")
+
+
+def valid(is_valid: Callable[[str], object], hint: str) -> Rule:
+    """Text of a certain form."""
+    return typed(str, "string", lambda value, at: () if is_valid(value) else [Fault(at, hint)])
+
+
+def matching(pattern: str, hint: str) -> Rule:
+    """Text that fits a pattern."""
+    return valid(re.compile(pattern, re.ASCII).fullmatch, hint)
+
+
+def one_of(*values: str) -> Rule:
+    """One of some texts."""
+
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
+        if value not in values or not isinstance(value, str):
+            received = repr(value)[:40] if isinstance(value, str) else type_name(value)
+            yield Fault(path, f"expected {' | '.join(values)}, received {received}")
+
+    return check
+
+
+def within(low: float, high: float) -> Rule:
+    """A number within bounds, both included."""
+
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
+        if not value >= low:
+            yield Fault(path, f"must be at least {low:g}")
+        elif not value <= high:
+            yield Fault(path, f"must be at most {high:g}")
+
+    return typed(int | float, "number", check)
+
+
+def list_of(item: Rule) -> Rule:
+    """A list whose items all pass a check."""
+
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
+        for index, each in enumerate(value):
+            yield from item(each, (*path, index))
+
+    return typed(list, "array", check)
+
+
+def map_of(item: Rule) -> Rule:
+    """An object whose values all pass a check."""
+
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
+        for key, each in value.items():
+            yield from item(each, (*path, str(key)))
+
+    return typed(dict, "object", check)
+
+
+def record(fields: Mapping[str, Rule]) -> Rule:
+    """An object with these fields, `name?` for one that may be missing; others are ignored."""
+
+    def check(value: Any, path: KeyPath) -> Iterator[Fault]:
+        for key, rule in fields.items():
+            name, required = key.removesuffix("?"), not key.endswith("?")
+            if value.get(name) is not None or (name in value and required):
+                yield from rule(value[name], (*path, name))
+            elif required:
+                yield Fault((*path, name), "required")
+
+    return typed(dict, "object", check)
+
+
+def variant(tag: str, kinds: Mapping[str, Rule]) -> Rule:
+    """An object whose `tag` decides how the rest looks."""
+
+    def check(value: Any, path: KeyPath) -> Iterable[Fault]:
+        kind = value.get(tag)
+        if kind is None:
+            return [Fault((*path, tag), "required")]
+        known = isinstance(kind, str) and kind in kinds
+        return kinds[kind](value, path) if known else one_of(*kinds)(kind, (*path, tag))
+
+    return typed(dict, "object", check)
+
+
+def _is_url(value: str) -> bool:
+    try:
+        return bool(urlsplit(value).scheme) and " " not in value
+    except ValueError:
+        return False
+
+
+def _parameter(value: Any, path: KeyPath) -> Iterable[Fault]:
+    return _PARAMETER(value, path)
+
+
+_VERSION = matching(r"\d+\.\d+\.\d+", "must be three numbers such as 1.0.0")
+_STRINGS = list_of(text)
+_JSON_TYPES = ("string", "integer", "number", "boolean", "object", "array")
+_PARAMETER = record(
+    {
+        "type": one_of(*_JSON_TYPES),
+        "required": boolean,
+        "description?": text,
+        "default?": anything,
+        "enum?": array,
+        "properties?": map_of(_parameter),
+    }
+)
+_SANDBOX = record(
+    {
+        "enabled": boolean,
+        "allowlisted_commands?": _STRINGS,
+        "network_access?": boolean,
+        "max_execution_time?": number,
+        "env_vars?": _STRINGS,
+    }
+)
+_HTTP = record(
+    {
+        "method": one_of("GET", "POST", "PUT", "DELETE"),
+        "url": valid(_is_url, "not a URL"),
+        "headers?": map_of(text),
+        "body_template?": text,
+    }
+)
+_IMPLEMENTATION = variant(
+    "type",
+    {
+        "bash": record({"bash": record({"command": text, "sandbox?": _SANDBOX})}),
+        "python": record({"python": record({"module": text, "function": text})}),
+        "http": record({"http": _HTTP}),
+    },
+)
+_CACHE_SOURCE = record(
+    {
+        "type": one_of("file", "glob", "inline", "codex"),
+        "label": text,
+        "path?": text,
+        "pattern?": text,
+        "content?": text,
+        "uri?": text,
+        "ttl?": number,
+    }
+)
+
+TOOL_FIELDS = {
+    "name": matching(r"[a-zA-Z0-9\-_]+", "only letters, digits, `-` and `_` are allowed"),
+    "type": one_of("tool"),
+    "description?": text,  # missing is a warning: the contract's own example is valid
+    "version": _VERSION,
+    "tags": _STRINGS,
+    "parameters": map_of(_parameter),
+    "implementation": _IMPLEMENTATION,
+    "extends?": text,
+    "extended_description?": text,
+    "depends_on?": _STRINGS,
+    "output?": mapping,
+    "author?": text,
+}
+TOOL = record(TOOL_FIELDS)
+
+AGENT_FIELDS = {
+    "name": matching(r"[a-zA-Z0-9\-_:]+", "only letters, digits, `-`, `_` and `:` are allowed"),
+    "type": one_of("agent"),
+    "description?": text,
+    "version": _VERSION,
+    "tags": _STRINGS,
+    "llm": record(
+        {
+            "provider": one_of("anthropic", "openai", "google"),
+            "model": text,
+            "temperature?": within(0, 1),
+            "max_tokens?": within(1, 200_000),
+        }
+    ),
+    "tools": _STRINGS,
+    "extends?": text,
+    "system_prompt?": text,
+    "custom_tools?": list_of(TOOL),
+    "caching?": record({"enabled": boolean, "cache_sources": list_of(_CACHE_SOURCE)}),
+    "config?": mapping,
+    "author?": text,
+}
+AGENT = record(AGENT_FIELDS)
+
+# Fields that other parts of forge read, though the schema itself does not know them.
+ALSO_KNOWN = ("license", "fork_of", "fork", "homepage", "repository")

@@ -1,0 +1,1 @@
+"""Forks: compared with their upstream and merged with it."""

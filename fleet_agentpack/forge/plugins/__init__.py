@@ -1,0 +1,1 @@
+"""Plugins: installed ones, offered ones, and the way from one to the other."""

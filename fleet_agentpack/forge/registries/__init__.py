@@ -1,0 +1,1 @@
+"""What is fetched from registries: requests, logins and the cache."""

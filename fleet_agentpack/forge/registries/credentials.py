@@ -1,0 +1,224 @@
+"""Tokens for registries: from variables, the keyring, or a file only its owner can read."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from fleet_agentpack.forge.config.configuration import Registry
+from fleet_agentpack.forge.directories import Directories
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.files import timestamp
+from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
+from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.http import is_same_origin
+from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.proxies import is_loopback
+from fleet_agentpack.kit.secret import Secret
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+SERVICE = "fractary-forge"
+STOCKYARD_VARIABLES = ("STOCKYARD_TOKEN", "FRACTARY_TOKEN")
+DEFAULT_VARIABLE = "FRACTARY_REGISTRY_TOKEN"
+
+
+class Vault(Protocol):
+    """Where the system keeps secrets."""
+
+    def get(self, account: str) -> str | None:
+        """A kept secret."""
+
+    def put(self, account: str, secret: str) -> bool:
+        """Keep a secret; false when this system has no such place."""
+
+    def remove(self, account: str) -> None:
+        """Forget a secret."""
+
+
+class Keyring:
+    """The system's keyring through the `keyring` package, where both are available."""
+
+    # Backends fail in ways of their own; one that is locked or missing is as good as none.
+
+    def get(self, account: str) -> str | None:
+        """See `Vault.get`."""
+        with suppress(Exception):
+            return self._backend().get_password(SERVICE, account)
+        return None
+
+    def put(self, account: str, secret: str) -> bool:
+        """See `Vault.put`."""
+        with suppress(Exception):
+            self._backend().set_password(SERVICE, account, secret)
+            return True
+        return False
+
+    def remove(self, account: str) -> None:
+        """See `Vault.remove`."""
+        with suppress(Exception):
+            self._backend().delete_password(SERVICE, account)
+
+    @staticmethod
+    def _backend() -> KeyringBackend:
+        import keyring
+        from keyring.backends import fail
+
+        backend = keyring.get_keyring()
+        if isinstance(backend, fail.Keyring) or backend.priority < 1:
+            raise LookupError("no usable keyring")
+        return backend
+
+
+@dataclass(frozen=True)
+class StoredLogin:
+    """One registry's entry in the file of logins."""
+
+    token: str = ""
+    in_keyring: bool = False
+    pair: tuple[str, str] | None = None  # user name and password, for basic authentication
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is a credential."""
+        return bool(self.token or self.in_keyring or self.pair)
+
+
+NO_LOGIN = StoredLogin()
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The logins of this user and the tokens in the environment."""
+
+    directories: Directories
+    vault: Vault
+
+    @property
+    def path(self) -> Path:
+        """The file of logins, shared with the original program."""
+        return self.directories.user / "auth/credentials.json"
+
+    def is_authenticated(self, registry: Registry) -> bool:
+        """Whether requests to a registry would carry a credential; asks no keyring."""
+        return bool(self._from_environment(registry)) or self._login(registry.name).is_usable
+
+    def headers(self, registry: Registry, url: str) -> dict[str, str]:
+        """The headers that authorise a request; none for a foreign or an unprotected URL."""
+        if not is_same_origin(registry.url, url) or not _is_protected(url):
+            return {}
+        token = self._from_environment(registry)
+        if token is None:
+            login = self._login(registry.name)
+            if login.pair:
+                encoded = base64.b64encode(":".join(login.pair).encode()).decode()
+                return {"Authorization": f"Basic {encoded}"}
+            kept = self.vault.get(registry.name) if login.in_keyring else login.token
+            token = Secret(kept) if kept else None
+        if token is None:
+            return {}
+        if registry.auth_type == "apikey":
+            return {"X-API-Key": token.reveal()}
+        return {"Authorization": f"Bearer {token.reveal()}"}
+
+    def store(self, name: str, token: Secret, now: datetime) -> str:
+        """Log in to a registry; returns where the token is kept: `keyring` or the file's path."""
+        moment = timestamp(now)
+        self._file(moment)  # refuses a broken one before anything is kept anywhere
+        login: dict[str, Any] = {"type": "token", "authenticated_at": moment}
+        in_keyring = self.vault.put(name, token.reveal())
+        login |= {"keyring": True} if in_keyring else {"token": token.reveal()}
+        self._edit(name, login, moment)
+        return "keyring" if in_keyring else str(self.path)
+
+    def forget(self, name: str, now: datetime) -> bool:
+        """Log out; false when there was no login. Raises `ForgeError` for an unusable file."""
+        moment = timestamp(now)
+        known = name in self._file(moment).get("registries", {})
+        if known:
+            self.vault.remove(name)
+            self._edit(name, None, moment)
+        return known
+
+    def _from_environment(self, registry: Registry) -> Secret | None:
+        """A token for this registry; without one and without a login, a token for any registry."""
+        environ, is_stockyard = self.directories.environ, registry.kind == "stockyard"
+        if registry.token_env and environ.get(registry.token_env):
+            return Secret(environ[registry.token_env])
+        if self._login(registry.name).is_usable:
+            return None
+        for name in (*(STOCKYARD_VARIABLES if is_stockyard else ()), DEFAULT_VARIABLE):
+            if environ.get(name):
+                return Secret(environ[name])
+        return self._stockyard_file() if is_stockyard else None
+
+    def _stockyard_file(self) -> Secret | None:
+        try:
+            section = read_mapping(self.directories.user / "config/forge.json").get("stockyard")
+        except (FileNotFoundError, UnparsableError):
+            return None
+        token = section.get("token") if isinstance(section, Mapping) else None
+        return Secret(token) if isinstance(token, str) and token else None
+
+    def _login(self, name: str) -> StoredLogin:
+        """The login to a registry; one that has expired is none."""
+        try:
+            registries = read_mapping(self.path).get("registries")
+        except (FileNotFoundError, UnparsableError):
+            return NO_LOGIN
+        login = registries.get(name) if isinstance(registries, Mapping) else None
+        if not isinstance(login, Mapping) or _is_past(login.get("expires_at")):
+            return NO_LOGIN
+        user, password = login.get("username"), login.get("password")
+        if login.get("type") == "basic":
+            return StoredLogin(pair=(str(user), str(password)) if user and password else None)
+        return StoredLogin(str(login.get("token") or ""), bool(login.get("keyring")))
+
+    def _edit(self, name: str, login: Mapping[str, Any] | None, moment: str) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with file_lock(self.path.with_name(".credentials.lock")):
+                data = self._file(moment)
+                logins = data.setdefault("registries", {})
+                logins.pop(name, None)
+                if login is not None:
+                    logins[name] = dict(login)
+                data["updated_at"] = moment
+                write_atomic(self.path, json.dumps(data, indent=2) + "\n", mode=0o600, durable=True)
+        except OSError as error:
+            raise ForgeError.unwritable(self.path, error) from error
+
+    def _file(self, moment: str) -> dict[str, Any]:
+        try:
+            data = read_mapping(self.path)
+        except FileNotFoundError:
+            return {"version": "1.0.0", "created_at": moment, "registries": {}}
+        except UnparsableError as error:
+            raise ForgeError.config(self.path, str(error)) from error
+        if not isinstance(data.get("registries", {}), dict):
+            raise ForgeError.config(self.path, "registries must be an object")
+        return data
+
+
+def _is_protected(url: str) -> bool:
+    """A token goes over TLS, or stays on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+def _is_past(text: object) -> bool:
+    if not isinstance(text, str) or not text:
+        return False
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return True
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) <= datetime.now(UTC)
