@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -114,7 +114,7 @@ class Projector:
         """The files whose change may change what clients see, as they were when last read."""
         if self._projection is not None:
             return self._projection.sources
-        return {str(path): certain_stamp(path) for each in self._stores for path in each.sources()}
+        return _stamps(path for store in self._stores for path in store.sources())
 
     def _stamp(self) -> tuple[object, list[Stamp | None]]:
         return [store.stamp() for store in self._stores], [stamp(path) for path in self._folders]
@@ -127,14 +127,18 @@ class Projector:
         self._folders = {}
         sources: dict[str, Stamp | None] = {}
         for store in self._stores:
+<<<<<<< HEAD
             sources |= {str(path): certain_stamp(path) for path in store.sources()}
+=======
+            sources |= _certain(_stamps(store.sources()))
+>>>>>>> 03357617bdcbca9a3b913e71442bc2bc07bce125
             versions, shown, wrong = _pins(store)
             warnings += wrong
             for name, version in versions.items():
                 folder = str(store.folder(name, version))
                 self._folders[folder] = stamp(folder)
-                found = {str(path): certain_stamp(path) for path in store.sources_of(name, version)}
-                sources |= found
+                found = _stamps(store.sources_of(name, version))
+                sources |= _certain(found)
                 try:
                     installed[name] = self._load(store, name, version, (*found.values(),))
                 except EnactError as error:
@@ -189,3 +193,11 @@ def _pins(store: Store) -> tuple[Mapping[str, str], Collection[str], Sequence[st
 def _is_installable(name: str) -> bool:
     is_ours = name.startswith(names.BUILTIN_NAMESPACE)
     return names.is_name(name) and (is_ours or not names.is_reserved(name))
+
+
+def _stamps(paths: Iterable[Path]) -> dict[str, Stamp | None]:
+    return {str(path): stamp(path) for path in paths}
+
+
+def _certain(found: Mapping[str, Stamp | None]) -> dict[str, Stamp | None]:
+    return {path: certain_stamp(each) for path, each in found.items()}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.names import is_version
 from fleet_agentpack.enact.tool_lists import McpFile, ToolsFile, encoded, read_object
 from fleet_agentpack.kit.disk import Disk
 from fleet_agentpack.kit.files import write_atomic
@@ -117,6 +118,8 @@ class Store:
 
     def sources_of(self, name: str, version: str) -> list[Path]:
         """The files that say how an installed version looks to clients."""
+        if not is_version(version):
+            return []
         from fleet_agentpack.enact.manifest import MANIFEST_FILES
 
         folder = self.folder(name, version)

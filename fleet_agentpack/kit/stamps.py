@@ -48,9 +48,8 @@ def settled(found: Stamp) -> bool:
     return age > FINE_CLOCK_NS and not coarse
 
 
-def certain_stamp(path: str | Path) -> Stamp | None:
-    """The stamp of a file; `UNCERTAIN` while a further change might not show."""
-    found = stamp(path)
+def certain_stamp(found: Stamp | None) -> Stamp | None:
+    """A stamp just taken; `UNCERTAIN` while a further change might not show."""
     return found if found is None or settled(found) else UNCERTAIN
 
 

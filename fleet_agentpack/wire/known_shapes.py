@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 MODERN = "2026-07-28"
 REPLAYED_ID = "fleet-agentpack:handshake"  # the answer to a request with this id is not sent
@@ -85,7 +85,7 @@ def known_message(line: bytes, listings: frozenset[str]) -> Known | None:
     )
 
 
-def _legacy_shape(method: str, listings: frozenset[str]) -> Any:
+def _legacy_shape(method: str, listings: frozenset[str]) -> object:
     if method == "initialize":
         return _INITIALIZE
     return _PLAIN if method == "ping" or method in listings else None
@@ -113,7 +113,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refused(text: str) -> Any:
+def _refused(text: str) -> NoReturn:
     raise ValueError(text)
 
 

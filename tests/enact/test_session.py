@@ -220,6 +220,7 @@ async def test_clients_hear_of_a_change_once_and_of_nothing_else(
         return heard.count(CHANGED)
 
     monkeypatch.setattr(EnactService, "fingerprint", counted)
+    monkeypatch.setattr(list_changed, "open_watch", lambda: None)  # looks at intervals instead
     monkeypatch.setattr(list_changed, "POLL_INTERVAL_S", 0.05)
     stats = {"tool": "agentpack/csv/stats"}
     run_once = ("enact__run", {**stats, "args": {"file": "x.csv"}})
