@@ -11,26 +11,45 @@ INTERRUPTED = 130
 
 def main() -> None:
     """`fleet-agentpack`"""
-    _end_quietly_when_interrupted()
-    from fleet_agentpack.cli import run
-
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(_run("fleet-agentpack"))
 
 
 def enact() -> None:
     """`enact-mcp`: the tool registry alone."""
-    _end_quietly_when_interrupted()
-    from fleet_agentpack.cli import run_single
-
-    sys.exit(run_single("enact", "enact-mcp", sys.argv[1:]))
+    sys.exit(_run("enact-mcp", "enact"))
 
 
 def forge() -> None:
     """`fractary-forge-mcp`: the definitions alone."""
-    _end_quietly_when_interrupted()
-    from fleet_agentpack.cli import run_single
+    sys.exit(_run("fractary-forge-mcp", "forge"))
 
-    sys.exit(run_single("forge", "fractary-forge-mcp", sys.argv[1:]))
+
+def _run(prog: str, domain: str = "") -> int:
+    """Begin at once where that is possible, with the command line imported only when needed."""
+    _end_quietly_when_interrupted()
+    from fleet_agentpack.wire.quick_start import quick_start
+
+    argv = sys.argv[1:]
+    start = quick_start(argv, os.environ, domain)
+    listing = None
+    if start is not None:
+        from fleet_agentpack.wire.recorded import RecordedListing
+
+        listing = RecordedListing.read(start.selection)
+    if start is None or listing is None:
+        from fleet_agentpack import cli
+
+        return cli.run_single(domain, prog, argv) if domain else cli.run(argv)
+    from fleet_agentpack.wire.descriptors import ClaimedStdio
+    from fleet_agentpack.wire.front import serve_known
+
+    wire = ClaimedStdio.claim()
+    left = serve_known(wire, listing, start.home, start.cache)
+    if left is None:
+        return 0
+    from fleet_agentpack import cli
+
+    return cli.take_over(prog, argv, domain, wire, left)
 
 
 def _end_quietly_when_interrupted() -> None:

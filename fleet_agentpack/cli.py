@@ -25,47 +25,40 @@ from fleet_agentpack.settings import (
     split_names,
 )
 from fleet_agentpack.version import __version__
+from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover
+from fleet_agentpack.wire.quick_start import LOG_LEVELS, can_have_front
 
 PROG = "fleet-agentpack"
 LAST_PORT = 65535
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 MISTAKEN, FAILED, INTERRUPTED, UNREAD = 2, 1, 130, 141
 
-DEPLOY = "fleet_agentpack.deploy.commands"
-DOCTOR = "fleet_agentpack.doctor.commands"
 # The deploy commands take these before the command too, as the original does.
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
 HTTP_ONLY = ("host", "port", "token_file", "allowed_host", "install_scope")  # need --http
 
-# Command → the module that adds its arguments and its handler, and one line of help.
+# Command → the room whose `commands` declare it, and one line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("fleet_agentpack.demo.commands", "see all of it work in a scratch home"),
-    "tools": (
-        "fleet_agentpack.wire.commands",
-        "list every tool: domain, reads or writes, purpose",
-    ),
-    "connect": (
-        "fleet_agentpack.connect.commands",
-        "tell an MCP client about this server, and check that it starts",
-    ),
-    "init": (DEPLOY, "start a config repo with an example pack"),
-    "plan": (DEPLOY, "show what a deploy would change"),
-    "diff": (DEPLOY, "show the changes as a diff"),
-    "deploy": (DEPLOY, "write the pack to the tools (--apply)"),
-    "status": (DEPLOY, "find drift in what was deployed"),
-    "rollback": (DEPLOY, "go back to a snapshot (--to ID)"),
-    "snapshots": (DEPLOY, "list the snapshots"),
-    "doctor": (DOCTOR, "check roots and configuration; --all looks at every domain"),
-    "lock": (DEPLOY, "pin git modules in the lockfile"),
-    "fetch": (DEPLOY, "fetch locked git modules"),
-    "update": (DEPLOY, "lock and fetch"),
-    "fleet": ("fleet_agentpack.fleet.commands", "run coding agents: list, create, start, stop …"),
-    "tool": ("fleet_agentpack.enact.commands", "find, install and run tools from a registry"),
-    "mcp": ("fleet_agentpack.enact.commands", "choose which installed tools MCP clients see"),
-    "forge": ("fleet_agentpack.forge.commands", "query and edit agents, tools, plugins"),
-    "climpt": ("fleet_agentpack.climpt.commands", "find and render prompt commands"),
+    "demo": ("demo", "see all of it work in a scratch home"),
+    "tools": ("wire", "list every tool: domain, reads or writes, purpose"),
+    "connect": ("connect", "tell an MCP client about this server, and check that it starts"),
+    "init": ("deploy", "start a config repo with an example pack"),
+    "plan": ("deploy", "show what a deploy would change"),
+    "diff": ("deploy", "show the changes as a diff"),
+    "deploy": ("deploy", "write the pack to the tools (--apply)"),
+    "status": ("deploy", "find drift in what was deployed"),
+    "rollback": ("deploy", "go back to a snapshot (--to ID)"),
+    "snapshots": ("deploy", "list the snapshots"),
+    "doctor": ("doctor", "check roots and configuration; --all looks at every domain"),
+    "lock": ("deploy", "pin git modules in the lockfile"),
+    "fetch": ("deploy", "fetch locked git modules"),
+    "update": ("deploy", "lock and fetch"),
+    "fleet": ("fleet", "run coding agents: list, create, start, stop …"),
+    "tool": ("enact", "find, install and run tools from a registry"),
+    "mcp": ("enact", "choose which installed tools MCP clients see"),
+    "forge": ("forge", "query and edit agents, tools, plugins"),
+    "climpt": ("climpt", "find and render prompt commands"),
 }
 
 
@@ -89,6 +82,21 @@ def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
     return _guarded(prog, lambda: serve(options))
 
 
+def take_over(
+    prog: str, argv: Sequence[str], domain: str, wire: ClaimedStdio, left: Handover
+) -> int:
+    """Serve on, where the front has stopped; these options need no more checks."""
+    options = _server_parser(prog).parse_args(argv)
+    options.only = domain or options.only
+
+    def serve_on() -> int:
+        settings = _settings(options)
+        _begin(settings, options.log_level)
+        return _serve_wire(settings, wire, left)
+
+    return _guarded(prog, serve_on)
+
+
 def serve(options: argparse.Namespace) -> int:
     """Serve MCP on stdio or HTTP until the client, or a signal, ends it."""
     settings = _settings(options)
@@ -97,27 +105,45 @@ def serve(options: argparse.Namespace) -> int:
         check_exposure(settings.http)
     elif useless := [name for name in HTTP_ONLY if getattr(options, name) is not None]:
         raise SettingsError(f"--{useless[0].replace('_', '-')} needs --http")
-    from fleet_agentpack.wire.logs import configure
-
-    configure(options.log_level)
-    for warning in settings.warnings:
-        sys.stderr.write(f"{PROG}: {warning}\n")
+    _begin(settings, options.log_level)
     return _serve_http(settings, options.log_level) if options.http else _serve_stdio(settings)
 
 
-def _serve_stdio(settings: Settings) -> int:
-    from fleet_agentpack.wire.descriptors import ClaimedStdio
+def _begin(settings: Settings, log_level: str) -> None:
+    from fleet_agentpack.wire.logs import configure
 
+    configure(log_level)
+    for warning in settings.warnings:
+        sys.stderr.write(f"{PROG}: {warning}\n")
+
+
+def _serve_stdio(settings: Settings) -> int:
     if sys.stdin is not None and sys.stdin.isatty():
         _explain_waiting()
-    stdio = ClaimedStdio.claim()
+    wire = ClaimedStdio.claim()
+    left = _answer_known(settings, wire)
+    return 0 if left is None else _serve_wire(settings, wire, left)
+
+
+def _answer_known(settings: Settings, wire: ClaimedStdio) -> Handover | None:
+    """Let the front answer what it can; what `[enact]` changes in a listing, it cannot know."""
+    from fleet_agentpack.wire.front import serve_known
+    from fleet_agentpack.wire.recorded import RecordedListing, Selection
+
+    listing = RecordedListing.read(Selection(settings.only, settings.read_only))
+    if listing is None or not can_have_front(settings.environ) or "enact" in settings.config:
+        return Handover()
+    return serve_known(wire, listing, str(settings.home), str(settings.directories.cache))
+
+
+def _serve_wire(settings: Settings, wire: ClaimedStdio, left: Handover) -> int:
     with _uncollected():
         from fleet_agentpack.wire.server import build_server
         from fleet_agentpack.wire.stdio import run_stdio
 
-        mcp = build_server(settings)
+        mcp = build_server(settings, left.listed)
     _let_work_be_interrupted()
-    return run_stdio(mcp, stdio)
+    return run_stdio(mcp, wire, left)
 
 
 def _serve_http(settings: Settings, log_level: str) -> int:
@@ -144,11 +170,11 @@ def _uncollected() -> Iterator[None]:
 
 
 def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    module_name, help_line = COMMANDS[options.command]
+    room, help_line = COMMANDS[options.command]
     early = _given_before_the_command(options)
-    if early and module_name not in (DEPLOY, DOCTOR):
+    if early and room not in ("deploy", "doctor"):
         parser.error(f"{early[0]} goes after {options.command}")
-    module = importlib.import_module(module_name)
+    module = importlib.import_module(f"fleet_agentpack.{room}.commands")
     below = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)
     module.add(below, options.command)
     arguments = below.parse_args([*early, *options.arguments])
@@ -232,7 +258,7 @@ def _main_parser() -> argparse.ArgumentParser:
     parser = _server_parser(PROG)
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items())
-    parser.epilog = f"commands ({PROG} COMMAND --help tells more):\n{listing}"
+    parser.epilog = f"commands (see {PROG} COMMAND --help):\n{listing}"
     for flag in DEPLOY_VALUES:
         parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
     for flag in DEPLOY_SWITCHES:

@@ -104,7 +104,7 @@ def _show_files(done: Initialised, paint: Paint) -> Iterator[Line]:
 def _show_matches(found: list[Match], paint: Paint) -> Iterator[Line]:
     if found:
         rows = [[f"{m.score:.2f}", paint(m.name, "cyan"), m.description] for m in found]
-        yield Table(["score", "command", "description"], rows, wrap=True)
+        yield Table(["score", "command", "description"], rows)
     else:
         yield "No command matches; try other words."
 

@@ -51,7 +51,7 @@ class ClimptError(AppError):
 
     @classmethod
     def unexpected(cls, tool: str) -> ClimptError:
-        """A fault of ours."""
+        """An internal failure."""
         details = f"{tool} failed unexpectedly; the server's log on stderr has the cause"
         return cls("Unexpected error", details=details)
 

@@ -227,7 +227,7 @@ def _show_outcome(client: Client, change: Change, outcome: Outcome) -> Iterator[
     if outcome.lossy_command:
         yield f"{client.title}'s own command changed other lines too; merged here instead."
     if outcome.backup:
-        yield f"The file as it was: {outcome.backup}"
+        yield f"Backup of the original: {outcome.backup}"
     done = {"add": "Added to", "change": "Changed in", "remove": "Removed from"}[change.kind]
     yield f"{done} {client.title}."
 

@@ -75,7 +75,7 @@ class Commands:
         """Declare one; `fork list` is `list` in the group `fork`."""
         group, _, leaf = name.rpartition(" ")
         if group not in self._groups:
-            help_text = f"{group} …; {group} --help tells more"
+            help_text = f"{group} …; see {group} --help"
             self._groups[group] = _subcommands(self._groups[""].add_parser(group, help=help_text))
         parser = self._groups[group].add_parser(leaf, help=help_line, description=help_line)
         add_json(parser)

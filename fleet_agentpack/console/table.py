@@ -1,11 +1,11 @@
-"""Tables: each row on a line, fitted to the terminal; nothing is cut when the output is a pipe."""
+"""Tables fitted to the terminal; in a pipe, each row is one line."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import TextIO
 
 from fleet_agentpack.console.text import Paint, Text, printable
 
@@ -14,14 +14,13 @@ UNLIMITED = 1_000_000_000
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headers. On a terminal that is too narrow, wide cells end in an ellipsis, or wrap.
+    """Rows under headers. On a terminal that is too narrow, cells wrap; nothing is lost.
 
     The first column names the row, so the others give way first.
     """
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Text]]
-    wrap: bool = False
 
 
 def width_for(stream: TextIO) -> int | None:
@@ -37,15 +36,12 @@ def render(table: Table, paint: Paint, width: int | None = None) -> str:
     from rich.text import Text as Cell
 
     grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    overflow: Literal["fold", "ellipsis"] = "fold" if table.wrap else "ellipsis"
     for position in range(len(table.headers)):
         grid.add_column(no_wrap=position == 0)
     headers = [paint(header.upper(), "bold") for header in table.headers]
     for row in [headers, *table.rows]:
         cells = [" ".join(printable(cell).split()) for cell in row]
-        grid.add_row(
-            *(Cell.from_ansi(cell, no_wrap=not table.wrap, overflow=overflow) for cell in cells)
-        )
+        grid.add_row(*(Cell.from_ansi(cell, overflow="fold") for cell in cells))
     page = Console(
         width=width or UNLIMITED,
         color_system="standard" if paint.enabled else None,

@@ -18,7 +18,7 @@ from fleet_agentpack.demo.readable import Readable
 from fleet_agentpack.kit import process
 
 if TYPE_CHECKING:
-    from fastmcp import Client
+    from fleet_agentpack.wire.client import Client
 
 PRODUCT = (sys.executable, "-m", "fleet_agentpack")
 WIDTH = 96
@@ -99,24 +99,13 @@ class Stage:
 @asynccontextmanager
 async def staged(console: Console) -> AsyncIterator[Stage]:
     """A stage whose home is gone, and whose server has ended, afterwards."""
-    from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
-
-    import_fastmcp()
-    from fastmcp import Client
-    from fastmcp.client.transports import StdioTransport
+    from fleet_agentpack.wire.client import client_of
 
     with _scratch_home() as home:
         log = home / "server.log"
-        transport = StdioTransport(
-            PRODUCT[0],
-            list(PRODUCT[1:]),
-            env=environment(home),
-            cwd=str(home / "project"),
-            keep_alive=False,
-            log_file=log,
-        )
+        opened = client_of(PRODUCT, env=environment(home), cwd=home / "project", log=log)
         try:
-            async with Client(transport) as client:
+            async with opened as client:
                 yield Stage(home, client, console)
         except StoryError:
             raise

@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from fleet_agentpack.deploy import results
 from fleet_agentpack.deploy.model import FileState, Output, Root, posix
-from fleet_agentpack.deploy.results import (
-    ChangeCounts,
-    ChangeRow,
-    DriftCounts,
-    DriftKind,
-    DriftRow,
-    Operation,
-    RootDrift,
-)
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
@@ -26,7 +18,7 @@ class Change(NamedTuple):
     """One difference between the disk and the desired state."""
 
     root: Root
-    op: Operation
+    op: results.Operation
     path: str
     before: FileState | None
     output: Output | None  # None for a delete
@@ -40,9 +32,9 @@ class Change(NamedTuple):
         return self.root.target
 
     @property
-    def row(self) -> ChangeRow:
+    def row(self) -> results.ChangeRow:
         """The change as an answer shows it."""
-        return ChangeRow(
+        return results.ChangeRow(
             self.output.blob.sha256 if self.output else None,
             self.before.sha256 if self.before else None,
             self.op,
@@ -62,10 +54,9 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
     @property
-    def summary(self) -> ChangeCounts:
+    def summary(self) -> results.ChangeCounts:
         """How many of each operation."""
-        count = Counter(change.op for change in self.changes)
-        return ChangeCounts(count["create"], count["delete"], count["update"])
+        return results.ChangeCounts(**Counter[str](change.op for change in self.changes))
 
     @property
     def adopted(self) -> list[Change]:
@@ -119,9 +110,9 @@ def _deletes(survey: Survey, target: str) -> Iterator[Change]:
                 yield Change(root, "delete", path, before, None, reason, edited_by_hand=edited)
 
 
-def drift(survey: Survey, extras: Iterable[tuple[Root, str, FileState]] = ()) -> list[DriftRow]:
+def drift(survey: Survey, extras: Iterable[tuple[Root, str, FileState]]) -> list[results.DriftRow]:
     """What status reports: per root the managed files by path, then the extras."""
-    by_root: dict[Root, list[DriftRow]] = {root: [] for root in survey.roots}
+    by_root: dict[Root, list[results.DriftRow]] = {root: [] for root in survey.roots}
     for change in plan(survey).changes:
         if change.output or survey.recorded.by_root[change.root].usable:
             by_root[change.root].append(
@@ -134,7 +125,7 @@ def drift(survey: Survey, extras: Iterable[tuple[Root, str, FileState]] = ()) ->
     return [row for rows in by_root.values() for row in rows]
 
 
-_KINDS: dict[Operation, DriftKind] = {
+_KINDS: dict[results.Operation, results.DriftKind] = {
     "create": "missing",
     "update": "modified",
     "delete": "extra",
@@ -142,9 +133,9 @@ _KINDS: dict[Operation, DriftKind] = {
 
 
 def _row(
-    root: Root, path: str, output: Output | None, found: FileState | None, kind: DriftKind
-) -> DriftRow:
-    return DriftRow(
+    root: Root, path: str, output: Output | None, found: FileState | None, kind: results.DriftKind
+) -> results.DriftRow:
+    return results.DriftRow(
         f"sha256:{found.sha256}" if found else None,
         f"sha256:{output.blob.sha256}" if output else None,
         kind,
@@ -156,18 +147,17 @@ def _row(
     )
 
 
-def summary_of(rows: Sequence[DriftRow]) -> DriftCounts:
+def summary_of(rows: Sequence[results.DriftRow]) -> results.DriftCounts:
     """How many of each kind of drift."""
-    count = Counter(row.kind for row in rows)
-    return DriftCounts(count["extra"], count["missing"], count["modified"])
+    return results.DriftCounts(**Counter[str](row.kind for row in rows))
 
 
-def summary_by_root(rows: Sequence[DriftRow]) -> list[RootDrift]:
+def summary_by_root(rows: Sequence[results.DriftRow]) -> list[results.RootDrift]:
     """The same counts for each root that has any."""
-    by_root: dict[tuple[str, str], list[DriftRow]] = {}
+    by_root: dict[tuple[str, str], list[results.DriftRow]] = {}
     for row in rows:
         by_root.setdefault((row.target, row.root), []).append(row)
     return [
-        RootDrift(directory, posix(directory), summary_of(found), target)
+        results.RootDrift(directory, posix(directory), summary_of(found), target)
         for (target, directory), found in sorted(by_root.items())
     ]

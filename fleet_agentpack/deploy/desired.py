@@ -55,7 +55,8 @@ def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
         of_target, places = merged[root.target], directories[root.target]
         for output in outputs:
             if mixed:
-                output = _with_owner(output, kept)
+                found = owner(kept, root.target, output.path) or output.root
+                output = output._replace(root=found)
             path = output.path
             if len(path) > _SURELY_SHORT or not path.isascii():
                 _refuse_too_long(path)
@@ -87,13 +88,6 @@ def _has_roots_inside(root: Root, roots: Sequence[Root]) -> bool:
         other.target == root.target and other.dir != root.dir and other.dir.startswith(prefix)
         for other in roots
     )
-
-
-def _with_owner(output: Output, roots: tuple[Root, ...]) -> Output:
-    found = owner(roots, output.root.target, output.path)
-    if found is None or found == output.root:
-        return output
-    return output._replace(root=found)
 
 
 def _merged(one: Output, other: Output) -> Output:

@@ -11,9 +11,9 @@ from fleet_agentpack.kit.stamps import Stamp, settled, stamp_of
 class Listing(NamedTuple):
     """The names in one directory with their paths, by kind."""
 
-    directories: tuple[tuple[str, str], ...]
-    files: tuple[tuple[str, str], ...]
-    others: tuple[tuple[str, str], ...]  # links and special files
+    directories: list[tuple[str, str]]
+    files: list[tuple[str, str]]
+    others: list[tuple[str, str]]  # links and special files
 
 
 class Lister:
@@ -38,15 +38,11 @@ class Lister:
 
 
 def _read(directory: str) -> Listing:
-    directories, files, others = [], [], []
+    found = Listing([], [], [])
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.is_symlink():
-                others.append((entry.name, entry.path))
-            elif entry.is_file():
-                files.append((entry.name, entry.path))
-            elif entry.is_dir():
-                directories.append((entry.name, entry.path))
-            else:
-                others.append((entry.name, entry.path))
-    return Listing(tuple(directories), tuple(files), tuple(others))
+            is_file = entry.is_file(follow_symlinks=False)
+            is_directory = entry.is_dir(follow_symlinks=False)
+            kind = found.files if is_file else found.directories if is_directory else found.others
+            kind.append((entry.name, entry.path))
+    return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.deploy.errors import DeployError, both_ways
-from fleet_agentpack.deploy.yaml_fields import FieldError, Fields, is_null
+from fleet_agentpack.deploy.yaml_fields import FieldError, Fields
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.paths import is_plain
 
@@ -185,7 +185,7 @@ def _module(fields: Fields) -> Module:
     fields.data("metadata")
     fields.required("source")
     source = fields.mapping("source")
-    local, git = source.node("local_path"), source.node("git")
+    local, git = source.optional("local_path"), source.optional("git")
     return Module(
         id=fields.text("id"),
         type=_choice(fields, "type", MODULE_TYPES),
@@ -193,8 +193,8 @@ def _module(fields: Fields) -> Module:
         tags=fields.texts("tags"),
         targets=fields.texts("targets"),
         source=Source(
-            None if is_null(local) else source.mapping("local_path").text("path"),
-            None if is_null(git) else _git(source.mapping("git")),
+            local.text("path") if local else None,
+            _git(git) if git else None,
         ),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,10 +40,8 @@ class Modules:
         reader = self.cache.reader
         upstream = reader.read(source.path, source.boundaries)
         tree = self.overlays.lay(module.id, upstream, reader, self.cache.made)
-        warnings: tuple[str, ...] = ()
-        if self.overlays.has_baseline(module.id):
-            listed = list_files(source.path, reader.hashes, source.boundaries)
-            warnings = tuple(self.overlays.drift(module.id, listed, reader))
+        listed = partial(list_files, source.path, reader.hashes, source.boundaries)
+        warnings = tuple(self.overlays.drift(module.id, listed, reader))
         self._check(module, tree)
         before = self.cache.trees.get(module.id)
         if before is not None and before == tree:

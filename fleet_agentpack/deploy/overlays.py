@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -41,6 +40,13 @@ class Baseline:
 
     upstream_sha256: str
     file_manifest: Sequence[TreeEntry]
+
+
+@dataclass(frozen=True)
+class _Description:
+    """What `overlay.json` says."""
+
+    overlay_kind: Literal["dir", "patch"] = "dir"
 
 
 class Overlays:
@@ -91,10 +97,13 @@ class Overlays:
                 tree[name] = made[key]
         return tree
 
-    def drift(self, module_id: str, upstream: list[TreeEntry], reader: TreeReader) -> Iterator[str]:
+    def drift(
+        self, module_id: str, list_upstream: Callable[[], list[TreeEntry]], reader: TreeReader
+    ) -> Iterator[str]:
         """Warnings about overlays whose upstream has changed since they were made."""
-        for overlay in self.of(module_id):
-            baseline = _baseline(overlay)
+        known = [(overlay, _baseline(overlay)) for overlay in self.of(module_id)]
+        upstream = list_upstream() if any(baseline for _, baseline in known) else []
+        for overlay, baseline in known:
             if baseline is None:
                 continue
             files, patches = self._contents(overlay, reader)
@@ -114,12 +123,6 @@ class Overlays:
                     f"overlay drift ({overlay.scope}) module {module_id}: upstream changed after"
                     f" the overlay was made; check {overlay.directory}"
                 )
-
-    def has_baseline(self, module_id: str) -> bool:
-        """Whether any overlay of a module records what it was made from."""
-        return any(
-            Path(overlay.metadata, "baseline.json").is_file() for overlay in self.of(module_id)
-        )
 
     def layout_warnings(self, module_ids: list[str]) -> Iterator[str]:
         """What is odd about the overlay directories of some modules."""
@@ -232,20 +235,16 @@ def _check_kind(overlay: Overlay, files: list[str], patches: list[str]) -> None:
 def _kind(overlay: Overlay) -> str:
     path = Path(overlay.metadata, "overlay.json")
     try:
-        found = json.loads(path.read_bytes())
-        kind = found.get("overlay_kind", "dir")
+        return msgspec.json.decode(path.read_bytes(), type=_Description).overlay_kind
     except FileNotFoundError:
         return "dir"
-    except (OSError, ValueError, AttributeError, RecursionError):
-        kind = None
-    if kind not in ("dir", "patch"):
+    except (OSError, ValueError, RecursionError) as error:
         raise DeployError.config_invalid(
             f"{path} does not say which kind of overlay this is",
             overlay_dir=overlay.directory,
             meta_path=str(path),
             hint='write {"overlay_kind": "dir"} or {"overlay_kind": "patch"}',
-        )
-    return str(kind)
+        ) from error
 
 
 def _baseline(overlay: Overlay) -> Baseline | None:

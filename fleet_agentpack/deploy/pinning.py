@@ -10,14 +10,6 @@ from fleet_agentpack.deploy.gitstore import GitStore, Upstream
 from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.indented_json import indented
-from fleet_agentpack.deploy.lockfile import (
-    ListedModule,
-    Lockfile,
-    PinnedCommit,
-    PinnedModule,
-    PinnedPath,
-    PinnedSource,
-)
 from fleet_agentpack.deploy.manifest import Manifest, Module, Source
 from fleet_agentpack.deploy.modules import upstream_of
 from fleet_agentpack.deploy.results import Fetched, Locked, Updated, UpdateStep
@@ -39,7 +31,9 @@ class Pinning:
     def lock(self, manifest: Manifest) -> Locked:
         """Pin every enabled module to the current state of its source."""
         modules = sorted((m for m in manifest.modules if m.enabled), key=lambda module: module.id)
-        document = Lockfile(generated_at=now_text(), modules=list(map(self._pinned, modules)))
+        document = lockfile.Lockfile(
+            generated_at=now_text(), modules=list(map(self._pinned, modules))
+        )
         with io_errors(self.path, "write"):
             write_atomic(self.path, indented(document), durable=self._home.durable)
         return Locked(str(self.path), self.path.as_posix(), len(modules))
@@ -68,7 +62,7 @@ class Pinning:
             steps=steps,
         )
 
-    def _fetch(self, pinned: PinnedModule, commit: PinnedCommit) -> None:
+    def _fetch(self, pinned: lockfile.PinnedModule, commit: lockfile.PinnedCommit) -> None:
         module = Module(pinned.id, pinned.type, Source(git=commit.source))
         upstream = self._store.checkout(module, commit.source, commit.commit)
         if tree_hash(self._files(upstream)) != pinned.sha256:
@@ -87,16 +81,16 @@ class Pinning:
     def _files(self, upstream: Upstream) -> list[TreeEntry]:
         return list_files(upstream.path, self._hashes, upstream.boundaries)
 
-    def _pinned(self, module: Module) -> ListedModule:
+    def _pinned(self, module: Module) -> lockfile.ListedModule:
         upstream = upstream_of(module, self._repo, self._store, None)
         files = self._files(upstream)
         git, local = module.source.git, module.source.local_path
-        return ListedModule(
+        return lockfile.ListedModule(
             id=module.id,
             type=module.type,
-            resolved_source=PinnedSource(
-                PinnedPath(local.replace("\\", "/")) if local is not None else None,
-                PinnedCommit(git.url, upstream.commit or "", git.subdir) if git else None,
+            resolved_source=lockfile.PinnedSource(
+                lockfile.PinnedPath(local.replace("\\", "/")) if local is not None else None,
+                lockfile.PinnedCommit(git.url, upstream.commit or "", git.subdir) if git else None,
             ),
             resolved_version=upstream.commit or "local",
             sha256=tree_hash(files),

@@ -88,9 +88,9 @@ class ChangeRow(NamedTuple):
 class ChangeCounts:
     """How many files of each operation."""
 
-    create: int
-    delete: int
-    update: int
+    create: int = 0
+    delete: int = 0
+    update: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +126,9 @@ class DriftRow(NamedTuple):
 class DriftCounts:
     """How many files of each kind of drift."""
 
-    extra: int
-    missing: int
-    modified: int
+    extra: int = 0
+    missing: int = 0
+    modified: int = 0
 
 
 @dataclass(frozen=True)

@@ -81,41 +81,33 @@ class Rollback:
 def choose(history: History, store: SnapshotStore, snapshot_id: str) -> Snapshot:
     """The snapshot to go back to. Raises `DeployError`, which lists those that can be chosen."""
     found = history.by_id.get(snapshot_id)
-    ids = [snapshot.id for snapshot in history.snapshots if snapshot.kind != "rollback"]
     if found is None:
         raise not_found(snapshot_id, history)
     if found.kind == "rollback":
-        raise _refused(
-            f"{snapshot_id} records a rollback; roll back to {found.rolled_back_to} instead",
-            "snapshot_is_rollback",
-            ids,
-        )
+        problem = f"{snapshot_id} records a rollback; roll back to {found.rolled_back_to} instead"
+        raise _refused("snapshot_is_rollback", problem, history)
     if not found.lists_files and not (store.directory(snapshot_id) / "state").is_dir():
-        raise _refused(
-            f"snapshot {snapshot_id} does not list its files and cannot be restored",
-            "snapshot_incomplete",
-            ids,
-        )
+        problem = f"snapshot {snapshot_id} does not list its files and cannot be restored"
+        raise _refused("snapshot_incomplete", problem, history)
     return found
 
 
 def not_found(snapshot_id: str, history: History) -> DeployError:
     """The error for an unknown id; it lists the known ones."""
-    ids = [snapshot.id for snapshot in history.snapshots if snapshot.kind != "rollback"]
-    known = f"choose from {', '.join(ids[:-21:-1])}" if ids else "there are no snapshots yet"
-    return _refused(
-        f"snapshot {snapshot_id[:100]!r} does not exist; {known}", "snapshot_not_found", ids
-    )
+    ids = history.deploys[:20]
+    known = f"choose from {', '.join(ids)}" if ids else "there are no snapshots yet"
+    problem = f"snapshot {snapshot_id[:100]!r} does not exist; {known}"
+    return _refused("snapshot_not_found", problem, history)
 
 
 def prepare(history: History, store: SnapshotStore, to: Snapshot, reader: Reader) -> Rollback:
     """Compare the disk with what it was at a snapshot. Raises `DeployError`; writes nothing."""
     then, now = _root_states(history, to.id)
-    past = _Past(history, store, to)
+    past = _Past(history, store, to, reader)
     roots = [
-        past.compare(reader, Root(*key, scan_extras=True), then.get(key), now.get(key))
+        past.compare(Root(*key, scan_extras=True), then.get(key), now.get(key))
         for key in sorted({*then, *now})
-        if not _is_foreign(key, to, then, now, store)
+        if not past.is_foreign(then.get(key), now.get(key))
     ]
     return Rollback(to, roots, store.project_of(to.id))
 
@@ -139,21 +131,6 @@ def _root_states(
     return at[snapshot_id], now
 
 
-def _is_foreign(
-    key: RootKey,
-    to: Snapshot,
-    then: Mapping[RootKey, str],
-    now: Mapping[RootKey, str],
-    store: SnapshotStore,
-) -> bool:
-    """Whether a root belongs to another project, and the snapshot did not write it."""
-    if then.get(key) == to.id:
-        return False
-    ours = store.project_of(to.id)
-    theirs = store.project_of(now.get(key) or then[key])
-    return ours is not None and theirs is not None and ours != theirs
-
-
 @dataclass(frozen=True)
 class _Past:
     """What the snapshots tell about the time of one of them."""
@@ -161,10 +138,16 @@ class _Past:
     history: History
     store: SnapshotStore
     to: Snapshot
+    reader: Reader
 
-    def compare(
-        self, reader: Reader, root: Root, then: str | None, now: str | None
-    ) -> RootRollback:
+    def is_foreign(self, then: str | None, now: str | None) -> bool:
+        """Whether a root belongs to another project, and the snapshot did not write it."""
+        if then == self.to.id:
+            return False
+        ours, theirs = self.store.project_of(self.to.id), self.store.project_of(now or then or "")
+        return ours is not None and theirs is not None and ours != theirs
+
+    def compare(self, root: Root, then: str | None, now: str | None) -> RootRollback:
         """A root as it is now against how the snapshot `then` left it; `now` wrote it last."""
         by_id = self.history.by_id
         files = by_id[then].files_of(root.target, root.dir) if then else []
@@ -174,7 +157,7 @@ class _Past:
         warnings: list[str] = []
         left: set[str] = set()
         for file in files:
-            before = _look(reader, root, file.path, known)
+            before = _look(self.reader, root, file.path, known)
             step = self._restored(then or "", file, before)
             if step is None:
                 continue
@@ -188,7 +171,7 @@ class _Past:
                 steps.append(step)
         later, wanted = self.history.since(self.to.id), {file.path for file in files}
         for path in managed:
-            before = _look(reader, root, path, known) if path not in wanted else None
+            before = _look(self.reader, root, path, known) if path not in wanted else None
             if before is None:
                 continue
             backup = _replaced_by_adopt(root, path, later)
@@ -289,7 +272,7 @@ def _replaced_by_adopt(root: Root, path: str, later: Sequence[Snapshot]) -> str 
     """The file that a path held when it last became managed after a snapshot, if there was one."""
     backup, managed = None, False
     for snapshot in later:
-        listed = path in snapshot.paths_of(root.target)
+        listed = (root.target, path) in snapshot.managed
         if listed and not managed:
             change = snapshot.change_of(root.target, path)
             replaced = change is not None and change.op in ("update", "rollback_restore")
@@ -309,5 +292,5 @@ def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> 
     return manifest_bytes(root, outputs, snapshot_id, now_text())
 
 
-def _refused(message: str, reason: str, ids: Sequence[str]) -> DeployError:
-    return DeployError.because(reason, message, snapshots=list(reversed(ids))[:100])
+def _refused(reason: str, problem: str, history: History) -> DeployError:
+    return DeployError.because(reason, problem, snapshots=history.deploys[:100])

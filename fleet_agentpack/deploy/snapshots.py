@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -45,11 +45,6 @@ class SnapshotChange:
         """Whether this is about a root's own manifest."""
         return os.path.basename(self.path).startswith(f"{MANIFEST_PREFIX}.")
 
-    @property
-    def removes(self) -> bool:
-        """Whether there is no file afterwards."""
-        return self.op in ("delete", "rollback_delete")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
@@ -69,19 +64,18 @@ class Snapshot:
     @cached_property
     def roots(self) -> tuple[Root, ...]:
         """The roots whose manifests this record wrote."""
-        return tuple(
-            Root(change.target, os.path.dirname(change.path), True)
-            for change in self.changes
-            if change.is_manifest and not change.removes
-        )
+        return self._roots(removed=False)
 
     @property
     def emptied(self) -> tuple[Root, ...]:
         """The roots whose manifests this record removed."""
+        return self._roots(removed=True)
+
+    def _roots(self, *, removed: bool) -> tuple[Root, ...]:
         return tuple(
             Root(change.target, os.path.dirname(change.path), True)
             for change in self.changes
-            if change.is_manifest and change.removes
+            if change.is_manifest and (change.op in ("delete", "rollback_delete")) == removed
         )
 
     def files_of(self, target: str, directory: str) -> list[ManagedFile]:
@@ -106,20 +100,14 @@ class Snapshot:
         """Every root that this record wrote or emptied, as target and directory."""
         return frozenset((root.target, root.dir) for root in (*self.roots, *self.emptied))
 
-    def paths_of(self, target: str) -> Set[str]:
-        """The managed paths of a target."""
-        return self._paths_by_target.get(target, frozenset())
-
     def change_of(self, target: str, path: str) -> SnapshotChange | None:
         """What this record did to a path."""
         return self._changes_by_path.get((target, path))
 
     @cached_property
-    def _paths_by_target(self) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        for file in self.managed_files:
-            found.setdefault(file.target, set()).add(file.path)
-        return found
+    def managed(self) -> frozenset[tuple[str, str]]:
+        """The managed files, each as target and path."""
+        return frozenset((file.target, file.path) for file in self.managed_files)
 
     @cached_property
     def _changes_by_path(self) -> dict[tuple[str, str], SnapshotChange]:
@@ -127,16 +115,13 @@ class Snapshot:
 
     def document(self) -> dict[str, object]:
         """The record as it is stored."""
+        managed = [vars(file) for file in self.managed_files]
         return {
             "kind": self.kind,
             "id": self.id,
             "created_at": self.created_at,
             "targets": list(self.targets),
-            **(
-                {"managed_files": [vars(file) for file in self.managed_files]}
-                if self.managed_files
-                else {}
-            ),
+            **({"managed_files": managed} if managed else {}),
             "changes": [
                 {name: value for name, value in vars(change).items() if value is not None}
                 for change in self.changes
@@ -158,6 +143,11 @@ class History:
     def by_id(self) -> dict[str, Snapshot]:
         """The records by id."""
         return {snapshot.id: snapshot for snapshot in self.snapshots}
+
+    @property
+    def deploys(self) -> list[str]:
+        """The ids that a rollback can go to, newest first."""
+        return [found.id for found in reversed(self.snapshots) if found.kind != "rollback"]
 
     def since(self, snapshot_id: str) -> list[Snapshot]:
         """The records that came after one."""

@@ -26,6 +26,10 @@ _OPTIONS = (
 )
 
 
+# The bytes before and after, None where there is no file; no sides at all if one is not text.
+Sides = tuple[bytes | None, bytes | None] | None
+
+
 def text_diffs(home: Home, changes: Sequence[Change]) -> Iterator[tuple[Change, str]]:
     """Each change with its diff, or a note why none is shown."""
     rest = iter(changes)
@@ -36,13 +40,14 @@ def text_diffs(home: Home, changes: Sequence[Change]) -> Iterator[tuple[Change, 
             yield change, _text(change, sides[number], hunks.get(number, ""))
 
 
-def _sides(change: Change) -> tuple[bytes | None, bytes | None]:
+def _sides(change: Change) -> Sides:
     before = read_file(change.path) if change.before else None
-    return before, change.output.blob.read() if change.output else None
+    after = change.output.blob.read() if change.output else None
+    return (before, after) if _is_text(before) and _is_text(after) else None
 
 
-def _text(change: Change, sides: tuple[bytes | None, bytes | None], hunks: str) -> str:
-    if not all(_is_text(side) for side in sides):
+def _text(change: Change, sides: Sides, hunks: str) -> str:
+    if sides is None:
         return "binary or not UTF-8: no diff shown\n"
     if len(hunks.encode()) > LONGEST:
         return f"longer than {LONGEST} bytes: no diff shown\n"
@@ -55,32 +60,30 @@ def _text(change: Change, sides: tuple[bytes | None, bytes | None], hunks: str) 
 
 
 def _is_text(data: bytes | None) -> bool:
-    if data is None:
-        return True
     try:
-        return b"\0" not in data and data.decode("utf-8") is not None
+        return data is None or (b"\0" not in data and data.decode("utf-8") is not None)
     except UnicodeDecodeError:
         return False
 
 
-def _hunks(home: Home, sides: Sequence[tuple[bytes | None, bytes | None]]) -> dict[int, str]:
+def _hunks(home: Home, sides: Sequence[Sides]) -> dict[int, str]:
     """The hunks of each pair by its number."""
     try:
         return _ask_git(home, sides)
     except DeployError as error:
         if error.code != "E_GIT_NOT_FOUND":
             raise
-        return {number: _compare(*pair) for number, pair in enumerate(sides)}
+        return {number: _compare(*pair) for number, pair in enumerate(sides) if pair}
 
 
-def _ask_git(home: Home, sides: Sequence[tuple[bytes | None, bytes | None]]) -> dict[int, str]:
+def _ask_git(home: Home, sides: Sequence[Sides]) -> dict[int, str]:
     with tempfile.TemporaryDirectory(prefix="fleet-agentpack-diff-") as scratch:
         for side in (0, 1):
             directory = Path(scratch, "ab"[side])
             directory.mkdir()
             for number, pair in enumerate(sides):
-                data = pair[side]
-                if data is not None and all(_is_text(each) for each in pair):
+                data = pair[side] if pair else None
+                if data is not None:
                     (directory / str(number)).write_bytes(data)
         done = git(home, scratch, "diff", *_OPTIONS, "--", "a", "b", ceiling=scratch)
     found: dict[int, list[str]] = {}
@@ -95,8 +98,6 @@ def _ask_git(home: Home, sides: Sequence[tuple[bytes | None, bytes | None]]) -> 
 
 def _compare(before: bytes | None, after: bytes | None) -> str:
     """Without git: the same format, though hunks may be split differently."""
-    if not (_is_text(before) and _is_text(after)):
-        return ""
     one, other = ((side or b"").decode().splitlines(keepends=True) for side in (before, after))
     lines = list(difflib.unified_diff(one, other))[2:]
     ended = (

@@ -45,10 +45,6 @@ class Fields:
         """Every key with its node."""
         return self._found
 
-    def node(self, name: str) -> yaml.Node | None:
-        """A field's node, or None when the field is missing."""
-        return self._found.get(name)
-
     def required(self, name: str) -> yaml.Node:
         """A field's node. Raises `FieldError` when the field is missing."""
         if name not in self._found:
@@ -89,6 +85,12 @@ class Fields:
         """A field that is a mapping, empty by default."""
         return Fields(self._found.get(name), self.path(name))
 
+    def optional(self, name: str) -> Fields | None:
+        """A field that is a mapping; None when it is missing, empty or null."""
+        node = self._found.get(name)
+        absent = node is None or (yaml12.is_plain(node) and yaml12.value_of(node) is None)
+        return None if absent else self.mapping(name)
+
     def data(self, name: str) -> dict[str, Any]:
         """A field that is a mapping of anything."""
         node = self._found.get(name)
@@ -123,11 +125,6 @@ def text_of(node: yaml.Node, where: str) -> str:
 def is_empty(node: yaml.Node | None) -> bool:
     """Whether a value is missing or was left empty; an explicit `null` is not empty."""
     return node is None or (yaml12.is_plain(node) and node.value == "")
-
-
-def is_null(node: yaml.Node | None) -> bool:
-    """Whether a value is missing, empty or null."""
-    return node is None or (yaml12.is_plain(node) and yaml12.value_of(node) is None)
 
 
 def _at(where: str, node: yaml.Node | None) -> str:

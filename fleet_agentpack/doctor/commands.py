@@ -53,7 +53,7 @@ def _show(report: Report, paint: Paint) -> Iterator[Line]:
         [paint(*MARKS[check.state]), check.area, check.subject, _finding(check, paint)]
         for check in report.checks
     ]
-    yield Table(["", "area", "what", "found"], rows, wrap=True)
+    yield Table(["", "area", "what", "found"], rows)
     yield ""
     yield _summary(report.checks)
 

@@ -78,7 +78,7 @@ class EnactError(AppError):
 
     @classmethod
     def unexpected(cls, tool: str) -> Self:
-        """The error for a fault of ours."""
+        """The error for an internal failure."""
         message = f"{tool} failed unexpectedly; the server's log says why"
         return cls("INTERNAL_ERROR", message, "look at the server's standard error")
 

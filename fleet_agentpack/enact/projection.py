@@ -12,7 +12,7 @@ from fleet_agentpack.enact import names
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import Entry
 from fleet_agentpack.enact.results import BrokenTool
-from fleet_agentpack.kit.stamps import Stamp, stamp
+from fleet_agentpack.kit.stamps import Stamp, certain_stamp, stamp
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.manifest import Manifest, Script
@@ -55,6 +55,7 @@ class Projection:
     installed: Mapping[str, Installed]  # everything readable, also outside the toolset
     broken: tuple[BrokenTool, ...]
     warnings: tuple[str, ...]
+    sources: Mapping[str, Stamp | None]  # the files that it was read from, as they were
 
     def listed(self) -> list[object]:
         """Everything that a client's list of tools shows."""
@@ -109,6 +110,12 @@ class Projector:
             self._revision += 1
         return built
 
+    def sources(self) -> Mapping[str, Stamp | None]:
+        """The files whose change may change what clients see, as they were when last read."""
+        if self._projection is not None:
+            return self._projection.sources
+        return {str(path): certain_stamp(path) for each in self._stores for path in each.sources()}
+
     def _stamp(self) -> tuple[object, list[Stamp | None]]:
         return [store.stamp() for store in self._stores], [stamp(path) for path in self._folders]
 
@@ -118,14 +125,18 @@ class Projector:
         broken: list[BrokenTool] = []
         visible: dict[str, None] = {}
         self._folders = {}
+        sources: dict[str, Stamp | None] = {}
         for store in self._stores:
+            sources |= {str(path): certain_stamp(path) for path in store.sources()}
             versions, shown, wrong = _pins(store)
             warnings += wrong
             for name, version in versions.items():
                 folder = str(store.folder(name, version))
                 self._folders[folder] = stamp(folder)
+                found = {str(path): certain_stamp(path) for path in store.sources_of(name, version)}
+                sources |= found
                 try:
-                    installed[name] = self._load(store, name, version)
+                    installed[name] = self._load(store, name, version, (*found.values(),))
                 except EnactError as error:
                     broken.append(BrokenTool(name, version, error))
             visible.update(dict.fromkeys(name for name in shown if name in installed))
@@ -139,12 +150,13 @@ class Projector:
             mcp_name: Projected(mcp_name, entry, entries[entry][1], entries[entry][0])
             for mcp_name, entry in sorted(table.entries.items())
         }
-        return Projection(callables, installed, tuple(broken), (*warnings, *table.collisions))
+        warnings += table.collisions
+        return Projection(callables, installed, tuple(broken), tuple(warnings), sources)
 
-    def _load(self, store: Store, name: str, version: str) -> Installed:
+    def _load(self, store: Store, name: str, version: str, stamps: object) -> Installed:
         if not names.is_version(version):
             raise EnactError.store_corrupt(store.tools_path, f"{version[:80]!r} is not a version")
-        key = (store.root, name, version, stamp(store.folder(name, version)))
+        key = (store.root, name, version, stamps)
         if key not in self._manifests:
             manifest = store.manifest(name, version)
             self._manifests[key] = Installed(name, version, manifest, store)

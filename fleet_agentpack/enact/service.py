@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fleet_agentpack.enact.runner import Report, Runner
     from fleet_agentpack.enact.settings import EnactSettings
     from fleet_agentpack.enact.toolsets import Toolsets
+    from fleet_agentpack.kit.stamps import Stamp
 
 DEFAULT_LIMIT = 10
 LARGEST_LIMIT = 100
@@ -217,6 +218,11 @@ class EnactService:
         """A value that differs when some session's list of tools has changed."""
         with self._reading:
             return self._sessions.revision()
+
+    def sources(self) -> Mapping[str, Stamp | None]:
+        """The files whose change may change some session's list of tools, as last read."""
+        with self._reading:
+            return self._sessions.sources()
 
     def end_session(self, session: str) -> None:
         """Forget a session and what was installed for it."""

@@ -6,10 +6,12 @@ import hashlib
 import os
 import shutil
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from fleet_agentpack.enact.projection import Projector
 from fleet_agentpack.enact.store import Store
+from fleet_agentpack.kit.stamps import Stamp
 
 
 class Sessions:
@@ -44,6 +46,13 @@ class Sessions:
         """A number that grows when some session's list of tools has changed."""
         seen = [projector.revision() for _, projector in list(self._own.values())]
         return self._everybody.revision() + sum(seen) + self._ended
+
+    def sources(self) -> Mapping[str, Stamp | None]:
+        """The files whose change may change some session's list of tools, as last read."""
+        found: dict[str, Stamp | None] = {}
+        for projector in (each for _, each in list(self._own.values())):
+            found |= projector.sources()
+        return {**found, **self._everybody.sources()}
 
     def end(self, session: str) -> None:
         """Remove what belonged to a session."""

@@ -48,7 +48,8 @@ class Store:
         self.mcp_path = root / "mcp.json"
         incoming = root / ".incoming"
         tidied = (root / "tools", root / "receipts")
-        area = Area(incoming / "journal.json", incoming, root / ".kept", tidied)
+        self._journal = incoming / "journal.json"
+        area = Area(self._journal, incoming, root / ".kept", tidied)
         self._swap = Swap(area, Disk(durable=True))
 
     # Reading
@@ -109,6 +110,19 @@ class Store:
     def stamp(self) -> tuple[object, ...]:
         """A value that differs when something was installed, removed or selected."""
         return tuple(stamp(path) for path in (self.tools_path, self.mcp_path, self.root / "tools"))
+
+    def sources(self) -> tuple[Path, ...]:
+        """The files that say which tools there are, and whether a change is under way."""
+        return (self.tools_path, self.mcp_path, self.root / "tools", self._journal)
+
+    def sources_of(self, name: str, version: str) -> list[Path]:
+        """The files that say how an installed version looks to clients."""
+        from fleet_agentpack.enact.manifest import MANIFEST_FILES
+
+        folder = self.folder(name, version)
+        above = [each for each in folder.parents if each.is_relative_to(self.root / "tools")]
+        manifests = [folder / each for each in MANIFEST_FILES if (folder / each).exists()]
+        return [*above, folder, self._receipt_path(name, version), *manifests]
 
     def unfinished(self) -> bool:
         """Whether a killed process left a change that the next one will finish."""

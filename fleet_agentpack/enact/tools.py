@@ -10,6 +10,7 @@ from pydantic import Field
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.kit.results import jsonable, to_text
+from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.dynamic import DynamicTool
@@ -61,6 +62,10 @@ class InstalledTools:
     def fingerprint(self) -> object:
         """A value that differs when the tools may have changed."""
         return self._enact.fingerprint()
+
+    def sources(self) -> Mapping[str, Stamp | None]:
+        """The files whose change may change the tools, as last read."""
+        return self._enact.sources()
 
     def _described(self, session: str | None) -> dict[str, DynamicTool]:
         projection = self._enact.projection(session)

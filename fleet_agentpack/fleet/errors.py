@@ -103,7 +103,7 @@ class FleetError(AppError):
 
     @classmethod
     def unexpected(cls, tool: str) -> Self:
-        """503 for a fault of ours."""
+        """503 for an internal failure."""
         return cls.unavailable(f"{tool} failed unexpectedly; the server's log has the details.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ Code = Literal[
     "INTEGRITY_ERROR",
     "DEPENDENCY_ERROR",
     "CONFLICT_ERROR",
-    "INTERNAL_ERROR",  # not in the contract: a fault of ours has no other name
+    "INTERNAL_ERROR",  # not in the contract: an internal failure has no other name
 ]
 
 Step = Action | str
@@ -80,17 +80,10 @@ class ForgeError(AppError):
 
     commands = COMMANDS
 
-    def __init__(
-        self,
-        code: Code,
-        message: str,
-        *,
-        details: Mapping[str, Any] | None = None,
-        suggestions: Sequence[Step] = (),
-    ) -> None:
+    def __init__(self, code: Code, message: str, *suggestions: Step, **details: Any) -> None:
         super().__init__(message, actions=suggestions)
         self.code = code
-        self.details = dict(details or {})
+        self.details = details
 
     @property
     def suggestions(self) -> list[str]:
@@ -113,29 +106,25 @@ class ForgeError(AppError):
         return cls(
             "VALIDATION_ERROR",
             f"{tool}: " + "; ".join(str(problem) for problem in problems),
-            details={
-                "tool": tool,
-                "problems": [
-                    {"field": problem.field, "message": problem.message} for problem in problems
-                ],
-            },
-            suggestions=[f"Check the arguments against the input schema of {tool}"],
+            f"Check the arguments against the input schema of {tool}",
+            tool=tool,
+            problems=[{"field": problem.field, "message": problem.message} for problem in problems],
         )
 
     @classmethod
     def unexpected(cls, tool: str) -> ForgeError:
-        """A fault of ours."""
+        """An internal failure."""
         return cls(
             "INTERNAL_ERROR",
             f"{tool} failed unexpectedly; the server's log has the trace",
-            details={"tool": tool},
-            suggestions=["Try again; if it stays, report it with the server's log"],
+            "Try again; if it stays, report it with the server's log",
+            tool=tool,
         )
 
     @classmethod
     def invalid(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """An argument that fits the schema and still cannot be used."""
-        return cls("VALIDATION_ERROR", message, details=details, suggestions=suggestions)
+        return cls("VALIDATION_ERROR", message, *suggestions, **details)
 
     @classmethod
     def definition_missing(
@@ -154,42 +143,38 @@ class ForgeError(AppError):
         return cls(
             "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
             f"{what}{where}",
-            details={"name": name, **details, "searched": list(searched)},
-            suggestions=[
-                *hint,
-                *([] if searched else [SWITCH_ON]),
-                list_all(kind),
-            ],
+            *hint,
+            *([] if searched else [SWITCH_ON]),
+            list_all(kind),
+            name=name,
+            **details,
+            searched=list(searched),
         )
 
     @classmethod
     def plugin_missing(
-        cls,
-        name: str,
-        *,
-        searched: Sequence[str],
-        installed_only: bool = False,
-        versions: Sequence[str] = (),
+        cls, name: str, *, searched: Sequence[str] | None = None, versions: Sequence[str] = ()
     ) -> ForgeError:
-        """No plugin of that name or version, installed or in a registry."""
+        """No plugin of that name or version in the registries searched; without any, installed."""
         details = {"availableVersions": list(versions)} if versions else {}
-        where = "installed" if installed_only else "found in any registry"
-        if not searched and not installed_only:
-            where += ": none is configured"
+        unconfigured = searched is not None and not searched
+        where = "installed" if searched is None else "found in any registry"
+        where += ": none is configured" if unconfigured else ""
         suggestions: list[Step] = ["Check plugin name spelling"]
         if versions:
             where += f"; the versions are {', '.join(versions[:MOST_SHOWN])}"
             suggestions = ["Ask for one of these versions, or for none"]
-        if installed_only:
+        if searched is None:
             suggestions.append(call("plugin_info", "Ask the registries: {}", remote=True))
         suggestions.append(call("plugin_search", "Find plugins: {}"))
-        unconfigured = not searched and not installed_only
         suggestions.append(ADD_REGISTRY if unconfigured else SEE_REGISTRIES)
         return cls(
             "PLUGIN_NOT_FOUND",
             f"Plugin {name} is not {where}",
-            details={"plugin": name, "searchedRegistries": list(searched), **details},
-            suggestions=suggestions,
+            *suggestions,
+            plugin=name,
+            searchedRegistries=list(searched or ()),
+            **details,
         )
 
     @classmethod
@@ -198,16 +183,15 @@ class ForgeError(AppError):
         return cls(
             "CONFIG_ERROR",
             f"{path}: {message}",
-            details={"path": str(path), **details},
-            suggestions=[
-                run("Correct the file, or move it away and run: {}", "init"),
-            ],
+            run("Correct the file, or move it away and run: {}", "init"),
+            path=str(path),
+            **details,
         )
 
     @classmethod
     def denied(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A file or directory that must not or cannot be touched."""
-        return cls("PERMISSION_DENIED", message, details=details, suggestions=suggestions)
+        return cls("PERMISSION_DENIED", message, *suggestions, **details)
 
     @classmethod
     def unwritable(cls, path: Path, error: OSError) -> ForgeError:
@@ -224,21 +208,17 @@ class ForgeError(AppError):
         return cls(
             "NETWORK_ERROR",
             message,
-            details=details,
-            suggestions=["Check the connection and try again", SEE_REGISTRIES],
+            "Check the connection and try again",
+            SEE_REGISTRIES,
+            **details,
         )
 
     @classmethod
     def conflict(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A write that would lose changes."""
-        return cls("CONFLICT_ERROR", message, details=details, suggestions=suggestions)
+        return cls("CONFLICT_ERROR", message, *suggestions, **details)
 
     @classmethod
     def dependency(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A base or a dependency that is missing or circular."""
-        return cls(
-            "DEPENDENCY_ERROR",
-            message,
-            details=details,
-            suggestions=suggestions or [LOOK_CLOSER],
-        )
+        return cls("DEPENDENCY_ERROR", message, *(suggestions or [LOOK_CLOSER]), **details)

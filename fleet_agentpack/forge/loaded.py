@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 Warnings = Maybe[tuple[str, ...]]  # the field of an answer, left out without any
 
 MOST_WARNINGS = 50

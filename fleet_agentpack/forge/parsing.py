@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from fleet_agentpack.kit.files import UnreadableError, read_text
@@ -19,7 +20,7 @@ class UnparsableError(ValueError):
     """Text that is not the JSON or YAML mapping it should be; the message says what and where."""
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str) -> object:
     """JSON data; duplicate keys and endless nesting are refused. Raises `UnparsableError`."""
     try:
         data = json.loads(text, object_pairs_hook=_unique)
@@ -34,7 +35,7 @@ def parse_json(text: str) -> Any:
     return data
 
 
-def parse_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> object:
     """YAML 1.2 data. Raises `UnparsableError`."""
     from fleet_agentpack.kit import yaml12
 
@@ -49,12 +50,17 @@ def read_mapping(path: Path, limit: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
 
     Raises `UnparsableError`, `FileNotFoundError`.
     """
-    try:
-        text = read_text(path, limit)
-    except UnreadableError as error:
-        raise UnparsableError(str(error)) from error
+    text = read_parsable(path, limit)
     data = parse_yaml(text) or {} if path.suffix in (".yaml", ".yml") else parse_json(text)
     return as_mapping(data)
+
+
+def read_parsable(path: Path, limit: int) -> str:
+    """The text of a file. Raises `UnparsableError`, `FileNotFoundError`."""
+    try:
+        return read_text(path, limit)
+    except UnreadableError as error:
+        raise UnparsableError(str(error)) from error
 
 
 def as_mapping(data: object) -> dict[str, Any]:
@@ -66,15 +72,11 @@ def as_mapping(data: object) -> dict[str, Any]:
 
 def type_name(value: object) -> str:
     """What JSON calls the type of a value."""
-    if value is None:
-        return "null"
-    for kind, name in _NAMES:
-        if isinstance(value, kind):
-            return name
-    return "unknown"
+    return next((name for kind, name in _NAMES if isinstance(value, kind)), "unknown")
 
 
 _NAMES: tuple[tuple[type, str], ...] = (
+    (NoneType, "null"),
     (bool, "boolean"),
     (int, "number"),
     (float, "number"),

@@ -31,7 +31,7 @@ def set_up(service: ForgeService) -> str:
         "Help me set up the forge configuration of this project. This is the current state:\n\n"
         f"```json\n{json.dumps(jsonable(state), indent=2)}\n```\n\n"
         "Ask one question at a time, and explain each choice in a sentence:\n"
-        "1. Which registries should be asked, in which order? "
+        "1. Which registries should be searched, and in what order? "
         "(fleet-agentpack forge registry add NAME URL --priority N)\n"
         "2. Does one of them need a token? (fleet-agentpack forge login NAME)\n"
         "3. Should definitions come from this project, from ~/.fractary, from a stockyard? "

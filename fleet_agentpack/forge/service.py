@@ -20,7 +20,6 @@ from fleet_agentpack.forge.definitions.validation import validate
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
 from fleet_agentpack.forge.forks.merge import plan_merge
-from fleet_agentpack.forge.loaded import noted
 from fleet_agentpack.forge.names import Kind, check_name, checked_reference
 from fleet_agentpack.forge.plugins.folders import manifest_of
 from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, Vault
@@ -94,10 +93,8 @@ class ForgeService:
             replace(row, path=self.directories.shown(row.path))
             for row in rows[offset : offset + limit]
         ]
-        warnings = noted(
-            workspace.configuration.warnings,
-            [f"{source} is not searched. {SWITCH_ON}"] if off else [],
-            found.warnings,
+        warnings = workspace.configuration.noted(
+            [f"{source} is not searched. {SWITCH_ON}"] if off else [], found.warnings
         )
         answer = results.AgentList if kind == "agent" else results.ToolList
         return answer(tuple(page), len(rows), limit, offset, warnings)
@@ -137,7 +134,13 @@ class ForgeService:
         try:
             return validate(file, kind, shown, workspace.resolver, strict=strict)
         except FileNotFoundError as error:
-            raise _no_file(kind, path or str(file)) from error
+            place = (path or str(file))[:200]
+            raise ForgeError(
+                "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
+                f"No {kind} definition at {place}",
+                list_all(kind),
+                path=place,
+            ) from error
 
     def definition_text(self, kind: Kind, name: str) -> tuple[str, str]:
         """The text of a definition and its file's ending. Raises `ForgeError`."""
@@ -153,7 +156,7 @@ class ForgeService:
         plugin = self.workspace().plugins.installed().find(name)
         path = manifest_of(plugin.folder) if plugin else None
         if path is None:
-            raise ForgeError.plugin_missing(name, searched=[], installed_only=True)
+            raise ForgeError.plugin_missing(name)
         return _text_of(path), path.suffix.lstrip(".")
 
     def plugin_list(self, scope: str = "all", *, outdated: bool = False) -> results.PluginList:
@@ -179,7 +182,7 @@ class ForgeService:
             raise ForgeError.invalid("the key is empty", call("config_show", "See every key: {}"))
         configuration = self._configurations.strict()
         value, exists = look_up(configuration.shown(), key)
-        return results.ConfigValue(key, value, exists, noted(configuration.warnings))
+        return results.ConfigValue(key, value, exists, configuration.noted())
 
     def config_show(
         self, *, include_defaults: bool = True, layout: str = "json"
@@ -193,7 +196,7 @@ class ForgeService:
 
             text = yaml12.dump(shown)
         sources = tuple(self.directories.shown(path) for path in configuration.sources)
-        return results.ConfigView(shown, sources, text, noted(configuration.warnings))
+        return results.ConfigView(shown, sources, text, configuration.noted())
 
     def registry_list(self) -> results.RegistryList:
         """The configured registries in the order in which they are asked. Raises `ForgeError`."""
@@ -209,12 +212,12 @@ class ForgeService:
             for registry in registries
         )
         disabled = [f"Registry {each.name} is disabled" for each in registries if not each.enabled]
-        return results.RegistryList(rows, noted(workspace.configuration.warnings, disabled))
+        return results.RegistryList(rows, workspace.configuration.noted(disabled))
 
     def cache_stats(self) -> results.CacheStats:
         """How much the cache holds."""
         workspace = self.workspace()
-        return replace(workspace.cache.stats(), warnings=noted(workspace.configuration.warnings))
+        return replace(workspace.cache.stats(), warnings=workspace.configuration.noted())
 
     def cache_clear(self, kind: str = "all", older_than: int | None = None) -> results.CacheCleared:
         """Empty the cache, or what is older than some days. Raises `ForgeError`."""
@@ -226,7 +229,7 @@ class ForgeService:
             )
         workspace = self.workspace()
         cleared = workspace.cache.clear(kind, older_than)
-        return replace(cleared, warnings=noted(workspace.configuration.warnings))
+        return replace(cleared, warnings=workspace.configuration.noted())
 
     def fork_list(self, kind: str = "all") -> results.ForkList:
         """Forked agents and tools."""
@@ -253,7 +256,7 @@ class ForgeService:
         check_name("agent", name)
         workspace = self.workspace()
         plan = plan_merge(workspace.forks, workspace.resolver, name)
-        return plan.shown(warnings=noted(workspace.configuration.warnings, plan.warnings))
+        return plan.shown(warnings=workspace.configuration.noted(plan.warnings))
 
     def _given_path(
         self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool
@@ -303,15 +306,6 @@ def _set_log_level(name: str) -> None:
     if name and level is None:
         known = ", ".join(LOG_LEVELS)
         logger.warning("FRACTARY_LOG_LEVEL is ignored: it must be one of %s", known)
-
-
-def _no_file(kind: Kind, path: str) -> ForgeError:
-    return ForgeError(
-        "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
-        f"No {kind} definition at {path[:200]}",
-        details={"path": path[:200]},
-        suggestions=[list_all(kind)],
-    )
 
 
 def _text_of(path: Path) -> str:

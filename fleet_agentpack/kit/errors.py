@@ -52,5 +52,5 @@ class AppError(Exception):
 
     @classmethod
     def unexpected(cls, tool: str) -> Self:
-        """The error for a fault of ours; never carries the fault's own text."""
+        """The error for an internal failure; never carries the failure's own text."""
         return cls(f"{tool} failed unexpectedly")

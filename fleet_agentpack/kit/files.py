@@ -16,6 +16,9 @@ _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 Kind = Literal["directory", "special", "below_a_file", "denied", "too_large", "not_text", "failed"]
 
 
+_KINDS: dict[type[OSError], Kind] = {NotADirectoryError: "below_a_file", PermissionError: "denied"}
+
+
 class UnreadableError(ValueError):
     """A file that is there but cannot be read or used; the message says why."""
 
@@ -40,17 +43,12 @@ def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
                 data = stream.read(limit + 1) if status.st_size <= limit else b""
         finally:
             os.close(descriptor)
-    except FileNotFoundError:
+    except (FileNotFoundError, UnreadableError):
         raise
-    except NotADirectoryError as error:
-        raise UnreadableError("below_a_file", error.strerror or "not a directory") from error
-    except PermissionError as error:
-        raise UnreadableError("denied", error.strerror or "not permitted") from error
     except OSError as error:
-        raise UnreadableError("failed", error.strerror or "cannot be read") from error
+        kind = _KINDS.get(type(error), "failed")
+        raise UnreadableError(kind, error.strerror or "cannot be read") from error
     except ValueError as error:
-        if isinstance(error, UnreadableError):
-            raise
         raise UnreadableError("failed", "not a usable path") from error
     size = max(status.st_size, len(data))
     if size > limit:

@@ -98,11 +98,11 @@ class BodyTooLarge(HttpError):
 
 
 class RedirectRefused(HttpError):
-    """An endless redirect, or one to where none is followed."""
+    """Too many redirects, or a redirect to a URL that is not allowed."""
 
 
 class BadAddress(HttpError):
-    """A URL that cannot be asked."""
+    """An invalid or unsupported URL."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Http:
         return in_time and attempt < self._limits.attempts
 
     def _pause_after(self, answer: Answer, method: str, attempt: int) -> float | None:
-        """How long to wait before the next attempt; None when the answer has to do."""
+        """How long to wait before the next attempt; None to accept this answer."""
         if answer.status == 429:  # refused before it was looked at: safe for any method
             told = _retry_after(answer.headers.get("retry-after", ""))
             pause = self._backoff(attempt) if told is None else told
@@ -223,7 +223,7 @@ class Http:
             if not follows or answer.status not in REDIRECTS or not target:
                 return answer
             url = _redirected(url, target)
-        raise RedirectRefused("redirects without end")
+        raise RedirectRefused("redirects too many times")
 
     async def _once(self, ask: _Ask, url: str) -> Answer:
         headers = {**ask.headers, **(ask.credentials if is_same_origin(ask.url, url) else {})}
@@ -299,10 +299,10 @@ def _redirected(url: str, location: str) -> str:
         target = urljoin(url, location)
         parts = urlsplit(target)
     except ValueError as error:
-        raise RedirectRefused("redirects to a URL that is not followed") from error
+        raise RedirectRefused("redirects to a URL that is not allowed") from error
     allowed = ("https",) if urlsplit(url).scheme == "https" else ("http", "https")
     if parts.scheme not in allowed or not parts.hostname or not target.isprintable():
-        raise RedirectRefused("redirects to a URL that is not followed")
+        raise RedirectRefused("redirects to a URL that is not allowed")
     return target
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:  # the front imports this, and little else
+    from collections.abc import Callable
+    from pathlib import Path
 
 Stamp = tuple[int, int, int, int, int]  # mtime_ns, ctime_ns, inode, size, device
 
+UNCERTAIN: Stamp = (0, 0, 0, 0, 0)  # equals no file's stamp
 FINE_CLOCK_NS = 100_000_000  # above the 10 ms tick of a kernel's coarse clock
 COARSE_CLOCK_NS = 2_000_000_000  # FAT keeps even seconds, HFS+ whole ones
 
@@ -43,6 +46,12 @@ def settled(found: Stamp) -> bool:
         return True
     coarse = mtime % 1_000_000_000 == 0 and ctime % 1_000_000_000 == 0
     return age > FINE_CLOCK_NS and not coarse
+
+
+def certain_stamp(path: str | Path) -> Stamp | None:
+    """The stamp of a file; `UNCERTAIN` while a further change might not show."""
+    found = stamp(path)
+    return found if found is None or settled(found) else UNCERTAIN
 
 
 class Remembered(Generic[T]):

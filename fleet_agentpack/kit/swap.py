@@ -15,7 +15,7 @@ import errno
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,40 +214,38 @@ class Swap:
     # Recovery.
 
     def _complete(self, journal: Journal) -> tuple[str, ...]:
-        left = []
-        stage = self._stage_of(journal)
-        for number, row in enumerate(journal.rows):
-            self._clear_temporary(journal, number, row)
-            found = find(row.path)
-            if same(row.after, found):
-                continue
-            if same(row.before, found) or _is_halfway(row, found, stage):
-                self._put(journal, number, row, stage)
-            else:
-                left.append(self._leave(number, row, found, stage))
-        return tuple(left)
+        return self._settle(journal, enumerate(journal.rows), forward=True)
 
     def _undo(self, journal: Journal, reached: int) -> tuple[str, ...]:
-        """Everything back as it was, except what somebody else has changed since."""
-        left = []
-        stage = self._stage_of(journal)
-        for number, row in reversed(list(enumerate(journal.rows[:reached]))):
-            self._clear_temporary(journal, number, row)
-            found = find(row.path)
-            if same(row.before, found):
-                continue
-            if same(row.after, found) or _is_halfway(row, found, stage):
-                self._restore(journal, number, row, stage)
-            else:
-                left.append(self._leave(number, row, found, stage))
+        numbered = list(enumerate(journal.rows[:reached]))
+        left = self._settle(journal, reversed(numbered), forward=False)
         for directory in reversed(journal.directories):
             self._remove_empty(directory)
         if left:
             self._keep(journal)
         elif os.path.lexists(f"{self._area.kept}/{journal.id}"):
             self.make(str(self._area.staging))
-            self._disk.rename(stage, f"{self._area.staging}/{journal.id}")
+            self._disk.rename(self._stage_of(journal), f"{self._area.staging}/{journal.id}")
         self._drop_journal()
+        return left
+
+    def _settle(
+        self, journal: Journal, numbered: Iterable[tuple[int, Row]], *, forward: bool
+    ) -> tuple[str, ...]:
+        """Everything new, or back as it was, except what somebody else has changed since."""
+        left = []
+        stage = self._stage_of(journal)
+        move = self._put if forward else self._restore
+        for number, row in numbered:
+            self._clear_temporary(journal, number, row)
+            start, end = (row.before, row.after) if forward else (row.after, row.before)
+            found = find(row.path)
+            if same(end, found):
+                continue
+            if same(start, found) or _is_halfway(row, found, stage):
+                move(journal, number, row, stage)
+            else:
+                left.append(self._leave(number, row, found, stage))
         return tuple(left)
 
     def _restore(self, journal: Journal, number: int, row: Row, stage: str) -> None:
@@ -277,7 +275,7 @@ class Swap:
         if found is not None and found.kind == "file" and not os.path.exists(place):
             self.make(os.path.dirname(place))
             self._disk.create(place, read(row.path), 0o600)
-        return f"{row.path} was changed by somebody else meanwhile and is left as it is"
+        return f"{row.path} was changed by another program in the meantime; it was left unchanged"
 
     def _go_back(self, journal: Journal, cause: BaseException) -> None:
         try:
@@ -305,9 +303,8 @@ class Swap:
             self._disk.rename(stage, f"{self._area.kept}/{journal.id}")
 
     def _drop_journal(self) -> None:
-        if (
-            self.is_pending
-        ):  # it may be gone though dropping it failed: it could not be made durable
+        # It may be gone though dropping it failed: that could not be made durable.
+        if self.is_pending:
             self._disk.remove(str(self._area.journal))
 
     def linked(self, source: str, path: str) -> bool:

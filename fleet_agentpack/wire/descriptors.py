@@ -6,11 +6,26 @@ The command line does this before the heavy imports, so nothing heavy is importe
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleet_agentpack.kit.stamps import Stamp
 
 
-@dataclass(frozen=True)
-class ClaimedStdio:
+class Handover(NamedTuple):
+    """What the front leaves to the server when it hands over the wire."""
+
+    unread: bytes = b""  # the handshake again, then what the client sent and nobody has answered
+    unwritten: bytes = b""  # answers that the client has not taken yet
+    listed: Mapping[str, Stamp | None] | None = None  # installed tools' files, as told the client
+
+
+NOTHING_LEFT = Handover()
+
+
+class ClaimedStdio(NamedTuple):
     """The two descriptors that carry JSON-RPC."""
 
     reading: int
@@ -32,10 +47,27 @@ class ClaimedStdio:
         os.close(null)
         return claimed
 
-    def give_back(self) -> None:
-        """Make them standard input and output again."""
-        os.dup2(self.reading, 0)
+    def give_back(self, left: Handover = NOTHING_LEFT) -> None:
+        """Make them standard input and output again, for a server that knows no others."""
         os.dup2(self.writing, 1)
+        os.write(1, left.unwritten)
+        os.dup2(self._with_unread(left.unread) if left.unread else self.reading, 0)
+
+    def _with_unread(self, unread: bytes) -> int:
+        """A pipe that carries these bytes, then everything that is still to be read."""
+        from threading import Thread
+
+        reading, writing = os.pipe()
+
+        def pump() -> None:
+            chunk = unread
+            with open(writing, "wb", buffering=0) as pipe:  # noqa: PTH123
+                while chunk:
+                    pipe.write(chunk)
+                    chunk = os.read(self.reading, 1 << 16)
+
+        Thread(target=pump, daemon=True).start()
+        return reading
 
 
 def _duplicate(descriptor: int, flags: int) -> int:

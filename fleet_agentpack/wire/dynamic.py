@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import json
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio.to_thread
 from fastmcp.server.dependencies import get_context
 from fastmcp.server.providers.base import Provider
 from fastmcp.tools.base import Tool, ToolResult
+from mcp_types import ListToolsResult, ToolAnnotations
 from mcp_types import Tool as WireTool
-from mcp_types import ToolAnnotations
+from mcp_types.methods import serialize_server_result
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import PrivateAttr
 
 from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import SettingsError
 from fleet_agentpack.wire.call import Call, running_call, session_of
-from fleet_agentpack.wire.provider import READS, DomainTools, Services, tags_of
+from fleet_agentpack.wire.installed_state import (
+    InstalledState,
+    ListedTool,
+    read_state,
+    state_path,
+)
+from fleet_agentpack.wire.known_shapes import MODERN
+from fleet_agentpack.wire.provider import READS, WRITES_TAG, DomainTools, Services, tags_of
 from fleet_agentpack.wire.replies import ToolRefused, result_of
 from fleet_agentpack.wire.schema import without_nulls
 
@@ -55,6 +69,12 @@ class Catalogue(Protocol):
 
     def fingerprint(self) -> object:
         """A value that differs when the tools may have changed; made of a few stats."""
+
+    def sources(self) -> Mapping[str, Stamp | None]:
+        """The files whose change may change the tools, as they were when last read.
+
+        While none of them exists there are no tools.
+        """
 
 
 class ProjectedTool(Tool):
@@ -103,6 +123,7 @@ class DynamicTools(Provider):
         self._wrapped: weakref.WeakKeyDictionary[DynamicTool, ProjectedTool]
         self._wrapped = weakref.WeakKeyDictionary()
         self._kept: tuple[Any, Catalogue] | None = None
+        self._kept_stamps: Mapping[str, Stamp | None] | None = None
 
     def fingerprint(self) -> object:
         """See `Catalogue.fingerprint`."""
@@ -115,8 +136,33 @@ class DynamicTools(Provider):
         """None: a dynamic tool never runs as a background task."""
         return []
 
+    def sources(self) -> Mapping[str, Stamp | None]:
+        """See `Catalogue.sources`."""
+        try:
+            return self._catalogue().sources()
+        except (AppError, SettingsError):
+            return {}
+
     async def _list_tools(self) -> Sequence[Tool]:
-        return [self._wrap(tool) for tool in self._catalogue().tools(session_of(get_context()))]
+        session = session_of(get_context())
+        tools = [self._wrap(tool) for tool in self._catalogue().tools(session)]
+        if session is None:
+            await anyio.to_thread.run_sync(self._keep_for_the_front, tools)
+        return tools
+
+    def _keep_for_the_front(self, tools: Sequence[ProjectedTool]) -> None:
+        """Write down how these tools are listed, so that the next start can tell without us."""
+        stamps = self.sources()
+        if stamps == self._kept_stamps:
+            return
+        self._kept_stamps = stamps
+        path = Path(state_path(str(self._services.settings.directories.cache), self._domain.name))
+        with contextlib.suppress(OSError, ValueError):  # a cache: done without
+            state = InstalledState(stamps, tuple(map(_listed, tools)))
+            # A name without this may belong to a tool of ours that is not served here.
+            told_apart = all("__" in tool.name for tool in tools)
+            if state.certain and told_apart and read_state(str(path)) != state:
+                write_atomic(path, state.to_json())
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:  # noqa: ARG002
         if name in self._fixed:
@@ -136,3 +182,18 @@ class DynamicTools(Provider):
         if self._kept is None or self._kept[0] is not service:
             self._kept = (service, self._domain.catalogue(service))
         return self._kept[1]
+
+
+def _listed(tool: ProjectedTool) -> ListedTool:
+    """A tool as the SDK writes it in either era."""
+    result = ListToolsResult(tools=[tool.to_mcp_tool(name=tool.name)])
+    plain = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    legacy, modern = (
+        json.dumps(
+            serialize_server_result("tools/list", version, plain)["tools"][0],
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+        for version in (LATEST_HANDSHAKE_VERSION, MODERN)
+    )
+    return ListedTool(legacy, modern, writes=WRITES_TAG in tool.tags)

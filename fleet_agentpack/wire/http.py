@@ -16,12 +16,14 @@ from starlette.responses import PlainTextResponse, Response
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import APP, HttpSettings
 from fleet_agentpack.version import __version__
+from fleet_agentpack.wire.http_sessions import BoundedSessions
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
 
 MCP_PATH = "/mcp"
 SHUTDOWN_GRACE_S = 2
+SESSION_IDLE_S = 30 * 60.0  # a client that comes back later shakes hands again
 
 
 class BearerToken(TokenVerifier):
@@ -48,9 +50,10 @@ async def serve_http(mcp: FastMCP[Any], http: HttpSettings, log_level: str) -> N
         allowed_hosts=list(http.allowed_hosts),
         json_response=False,
         stateless_http=False,
+        session_idle_timeout=SESSION_IDLE_S,
     )
     config = uvicorn.Config(
-        app,
+        BoundedSessions(app),
         host=http.host,
         port=http.port,
         log_config=None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from fastmcp.server.middleware.middleware import CallNext, Middleware, MiddlewareContext
@@ -20,30 +20,48 @@ from mcp.server.subscriptions import (
 from mcp_types import InitializeResult, SubscriptionsListenRequestParams
 
 from fleet_agentpack.kit.private import connection_of, protocol_server
+from fleet_agentpack.kit.stamps import Stamp
+from fleet_agentpack.wire.installed_state import stamps_of
+from fleet_agentpack.wire.watch import POLL_INTERVAL_S, Watch, open_watch
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
 
 logger = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 0.5
 SEND_TIMEOUT_S = 5.0
+
+
+class WatchedTools(Protocol):
+    """Tools that come and go: how to see a change, and which files to watch for it."""
+
+    def fingerprint(self) -> object:
+        """A value that differs when the tools have changed."""
+
+    def sources(self) -> Mapping[str, Stamp | None]:
+        """The files whose change may change them."""
 
 
 class ListChanged(Middleware):
     """Knows who is connected and brings them `tools/list_changed`."""
 
-    def __init__(self, session_ended: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        session_ended: Callable[[str], Awaitable[None]],
+        listed: Mapping[str, Stamp | None] | None = None,
+    ) -> None:
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._bus = _Bus(before_subscribing=self._look_once)
         self._session_ended = session_ended
-        self._fingerprints: Sequence[Callable[[], object]] = ()
+        self._tools: Sequence[WatchedTools] = ()
         self._seen: list[object] | None = None  # None while nobody listens
         self._looking = anyio.Lock()
+        self._wanted = anyio.Event()  # somebody listens
+        self._listed = listed  # the files as the front's client knows them
 
-    def attach(self, mcp: FastMCP[Any], fingerprints: Sequence[Callable[[], object]]) -> None:
-        """Watch these fingerprints, and serve `subscriptions/listen`, the handshake-less way."""
-        self._fingerprints = fingerprints
+    def attach(self, mcp: FastMCP[Any], tools: Sequence[WatchedTools]) -> None:
+        """Watch these tools, and serve `subscriptions/listen`, the handshake-less way."""
+        self._tools = tools
         inner = protocol_server(mcp)
         if inner is not None:
             inner.add_request_handler(
@@ -66,7 +84,9 @@ class ListChanged(Middleware):
         """Tell the clients if the list is another one than they know; nobody hears of it twice."""
         async with self._looking:
             now = await anyio.to_thread.run_sync(self._look)
-            if self._seen is None or now == self._seen:
+            stale, self._listed = self._listed, None
+            missed = stale is not None and stamps_of(stale) != stale
+            if self._seen is None or (now == self._seen and not missed):
                 return
             self._seen = now
         await self._publish()
@@ -78,26 +98,48 @@ class ListChanged(Middleware):
         await self._bus.publish(ToolsListChanged())
 
     async def watch(self) -> None:
-        """Publish whenever a fingerprint changes; looks only while somebody listens."""
-        while self._fingerprints:
-            await anyio.sleep(POLL_INTERVAL_S)
-            if not self._connections and not self._bus.listeners:
-                self._seen = None
-                continue
-            await self.look()
+        """Publish whenever the tools change; looks only while somebody listens."""
+        if not self._tools:
+            return
+        await self._wanted.wait()
+        watch = open_watch()
+        try:
+            while True:
+                complete = watch is not None and await anyio.to_thread.run_sync(self._arm, watch)
+                if self._connections or self._bus.listeners:
+                    await self.look()  # after arming: what happened before is seen now
+                else:
+                    self._seen = None
+                await _something_happened(watch, None if complete else POLL_INTERVAL_S)
+        finally:
+            if watch is not None:
+                watch.close()
+
+    def _arm(self, watch: Watch) -> bool:
+        watch.drain()
+        return watch.arm([path for each in self._tools for path in each.sources()])
 
     def _look_once(self) -> None:
         """What the first listener may take for granted, noted before it is answered."""
+        self._wanted.set()
         if self._seen is None:
             self._seen = self._look()
 
     def _look(self) -> list[object]:
-        return [fingerprint() for fingerprint in self._fingerprints]
+        return [each.fingerprint() for each in self._tools]
 
     async def _forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
         if connection.session_id:
             await self._session_ended(connection.session_id)
+
+
+async def _something_happened(watch: Watch | None, timeout_s: float | None) -> None:
+    with anyio.move_on_after(timeout_s):
+        if watch is None:
+            await anyio.sleep_forever()
+        else:
+            await anyio.wait_readable(watch.fileno())
 
 
 class _Bus(InMemorySubscriptionBus):

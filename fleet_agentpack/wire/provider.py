@@ -178,7 +178,7 @@ class Services:
     """The domains' services, each made when first asked for and closed with the server."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._opened: dict[DomainTools, Any] = {}
         self._turn = threading.Lock()  # the list of tools is watched from another thread
 
@@ -186,7 +186,7 @@ class Services:
         """The service of a domain. Raises `AppError` or `SettingsError` if it cannot be made."""
         with self._turn:
             if domain not in self._opened:
-                self._opened[domain] = domain.open_service(self._settings)
+                self._opened[domain] = domain.open_service(self.settings)
             return self._opened[domain]
 
     def opened(self) -> Mapping[DomainTools, Any]:

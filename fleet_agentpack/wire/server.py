@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from fleet_agentpack import domains as rooms
 from fleet_agentpack.kit.private import install_memory_state
+from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.version import __version__
 from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
@@ -36,20 +37,27 @@ if TYPE_CHECKING:
     from fastmcp.server.auth import AuthProvider
 
 
-def build_server(settings: Settings | None = None) -> FastMCP[Any]:
+def build_server(
+    settings: Settings | None = None, listed: Mapping[str, Stamp | None] | None = None
+) -> FastMCP[Any]:
     """The server for these settings, ready to be served, inspected or called in memory.
 
+    `listed` are the installed tools' files as a client of the front already knows them.
     Raises `SettingsError` for a domain that does not exist.
     """
     settings = settings or Settings.read()
-    return assemble(settings, rooms.select(settings.only))
+    return assemble(settings, rooms.select(settings.only), listed)
 
 
-def assemble(settings: Settings, domains: Sequence[DomainTools]) -> FastMCP[Any]:
+def assemble(
+    settings: Settings,
+    domains: Sequence[DomainTools],
+    listed: Mapping[str, Stamp | None] | None = None,
+) -> FastMCP[Any]:
     """A server of exactly these domains."""
     fixed = _tool_names(domains)
     services = Services(settings)
-    changes = ListChanged(lambda session: _end_session(services, session))
+    changes = ListChanged(lambda session: _end_session(services, session), listed)
     dynamic = [DynamicTools(each, services, fixed) for each in domains if each.catalogue]
 
     @asynccontextmanager
@@ -78,7 +86,7 @@ def assemble(settings: Settings, domains: Sequence[DomainTools]) -> FastMCP[Any]
     if settings.read_only:
         mcp.disable(tags={WRITES_TAG})
     install_memory_state(mcp)
-    changes.attach(mcp, [each.fingerprint for each in dynamic])
+    changes.attach(mcp, dynamic)
     return mcp
 
 

@@ -32,6 +32,8 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from fleet_agentpack.kit.private import can_serve_streams, serve_streams
+from fleet_agentpack.wire.descriptors import NOTHING_LEFT, Handover
+from fleet_agentpack.wire.known_shapes import REPLAYED_ID
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -46,11 +48,10 @@ _CANCELLED = "notifications/cancelled"
 _ENDLESS = ("subscriptions/listen",)
 _PROTOCOL_KEY = "io.modelcontextprotocol/protocolVersion"
 _INVALID = "Not a JSON-RPC 2.0 message with a text or whole number as id, or nested too deeply."
-_HANDSHAKE_ID = "fleet-agentpack:handshake"
 _HANDSHAKE = (
     JSONRPCRequest(
         jsonrpc="2.0",
-        id=_HANDSHAKE_ID,
+        id=REPLAYED_ID,
         method="initialize",
         params={
             "protocolVersion": "2025-11-25",
@@ -105,8 +106,9 @@ class Pending:
 class Output:
     """Messages to the client, written by a thread so that a slow reader stops nothing else."""
 
-    def __init__(self, descriptor: int, pending: Pending) -> None:
+    def __init__(self, descriptor: int, pending: Pending, unwritten: bytes = b"") -> None:
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lines.put(unwritten)
         self._pending = pending
         self._thread = threading.Thread(target=self._write, args=(descriptor,), daemon=True)
         self._loop = asyncio.get_running_loop()
@@ -124,14 +126,14 @@ class Output:
                 self._loop.call_soon_threadsafe(self.when_nobody_reads)
 
     async def send(self, item: SessionMessage) -> None:
-        """Queue one message, unless it answers the handshake that we made up."""
+        """Queue one message, unless it answers a request that was not the client's."""
         self.put(item.message)
 
     def put(self, message: JSONRPCMessage) -> None:
         """Queue one message now."""
         self._pending.answered(message)
-        if getattr(message, "id", None) != _HANDSHAKE_ID:
-            self._lines.put(_encoded(message) + b"\n")
+        if getattr(message, "id", None) != REPLAYED_ID:
+            self._lines.put(encoded(message) + b"\n")
 
     async def aclose(self) -> None:
         """Nothing to do: `finish` writes what is queued."""
@@ -151,23 +153,24 @@ class Output:
 class Input:
     """Messages from the client, read by a thread that never keeps the process alive."""
 
-    def __init__(self, descriptor: int, pending: Pending, out: Output) -> None:
+    def __init__(self, descriptor: int, pending: Pending, out: Output, unread: bytes = b"") -> None:
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._pending, self._out = pending, out
         self._messages: deque[JSONRPCMessage] = deque()
         self._greeted = False
         self._ended = False
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._read, args=(descriptor, loop), daemon=True).start()
+        threading.Thread(target=self._read, args=(descriptor, unread, loop), daemon=True).start()
 
-    def _read(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+    def _read(self, descriptor: int, unread: bytes, loop: asyncio.AbstractEventLoop) -> None:
         def hand_over(line: bytes | None) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
         rest: list[bytes] = []
         with contextlib.suppress(OSError):
-            while chunk := os.read(descriptor, CHUNK):
+            while chunk := unread or os.read(descriptor, CHUNK):
+                unread = b""
                 head, *lines = chunk.split(b"\n")
                 rest.append(head)
                 for line in lines:
@@ -249,7 +252,8 @@ class Input:
         self._out.put(JSONRPCError(jsonrpc="2.0", id=number if usable else None, error=error))
 
 
-def _encoded(message: JSONRPCMessage) -> bytes:
+def encoded(message: JSONRPCMessage) -> bytes:
+    """A message as it goes over the wire."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     except PydanticSerializationError:  # halves of characters, such as in odd file names
@@ -280,13 +284,13 @@ def _wants_handshake(message: JSONRPCRequest) -> bool:
     return message.method not in ("initialize", "server/discover") and not named
 
 
-def run_stdio(mcp: FastMCP[Any], wire: ClaimedStdio) -> int:
+def run_stdio(mcp: FastMCP[Any], wire: ClaimedStdio, left: Handover = NOTHING_LEFT) -> int:
     """Serve until end of input or a signal; returns the exit status."""
     if not can_serve_streams(mcp):
-        wire.give_back()
+        wire.give_back(left)
         asyncio.run(mcp.run_stdio_async(show_banner=False))
         return 0
-    return asyncio.run(_serve(mcp, wire))
+    return asyncio.run(_serve(mcp, wire, left))
 
 
 def _end_anyway(out: Output, status: int, after_s: float) -> None:
@@ -300,10 +304,10 @@ def _end_anyway(out: Output, status: int, after_s: float) -> None:
     threading.Thread(target=end, daemon=True).start()
 
 
-async def _serve(mcp: FastMCP[Any], wire: ClaimedStdio) -> int:
+async def _serve(mcp: FastMCP[Any], wire: ClaimedStdio, left: Handover) -> int:
     pending = Pending()
-    out = Output(wire.writing, pending)
-    messages = Input(wire.reading, pending, out)
+    out = Output(wire.writing, pending, left.unwritten)
+    messages = Input(wire.reading, pending, out, left.unread)
     out.when_nobody_reads = messages.end
     ended = _Signals()
     token = set_transport("stdio")

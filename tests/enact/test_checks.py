@@ -69,3 +69,13 @@ def test_a_list_of_tools_that_cannot_be_read_is_a_problem(
     assert status == 1
     assert checks["installed tools"]["state"] == "problem"
     assert file in checks["installed tools"]["detail"]
+
+
+def test_a_misspelt_setting_is_a_problem(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / ".enact").mkdir()
+    (home / ".enact" / "config.yaml").write_text("trust:\n  minimum_attestation: 2\n")
+    status, checks = look(capsys)
+    assert status == 1
+    assert checks["configuration"]["detail"].endswith(
+        "trust.minimum_attestation is not a known key; did you mean minimum_attestations?"
+    )

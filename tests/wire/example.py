@@ -18,6 +18,7 @@ from pydantic import Field
 
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.kit.secret import Secret
+from fleet_agentpack.kit.stamps import Stamp, certain_stamp
 from fleet_agentpack.settings import HttpSettings, Settings
 from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.dynamic import DynamicTool
@@ -62,6 +63,9 @@ class ExampleService:
 
     def fingerprint(self) -> object:
         return tuple(sorted(path.name for path in self.dynamic.glob("*")))
+
+    def sources(self) -> dict[str, Stamp | None]:
+        return {str(self.dynamic): certain_stamp(self.dynamic)}
 
     def _tool(self, name: str) -> DynamicTool:
         async def run(arguments: dict[str, Any], call: Call) -> Any:

@@ -72,6 +72,7 @@ def test_a_mistake_is_a_message_and_a_status(words: list[str], status: int, says
 @pytest.mark.parametrize(
     "imported",
     [
+        "json",
         "argparse",
         "fleet_agentpack.kit.results",
         "fleet_agentpack.settings",
@@ -89,7 +90,9 @@ def test_an_interrupt_during_start_up_ends_it_quietly(imported: str) -> None:
         env=child_environment(),
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job may ignore it
     ) as starting:
-        assert starting.stderr
+        assert starting.stderr and starting.stdin
+        starting.stdin.write("a message that the front does not know\n")
+        starting.stdin.flush()
         for line in starting.stderr:
             if line.split("|")[-1].strip() == imported:
                 break

@@ -5,14 +5,24 @@ from __future__ import annotations
 import contextlib
 import http.client
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from tests.rig import EXAMPLE, SERVE, Http, child_environment, free_port, initialize
+from tests.rig import (
+    EXAMPLE,
+    SERVE,
+    Http,
+    child_environment,
+    eventually,
+    free_port,
+    initialize,
+)
 
 TOKEN = "a-token-for-this-test"
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 def test_foreign_host_and_origin_and_a_second_server_are_refused() -> None:
@@ -122,3 +132,33 @@ def test_twenty_clients_keep_their_answers_apart_and_a_busy_server_ends_cleanly(
         assert server.end() in (0, -15)
         assert b"Traceback" not in server.output
         thread.join()
+
+
+def test_abandoned_sessions_do_not_stay(work: Path) -> None:
+    """More sessions than are kept: those that were idle longest end, one in use does not."""
+    code = (
+        "import functools, sys; from tests.wire import example\n"
+        "from fleet_agentpack.wire import http\n"
+        "http.BoundedSessions = functools.partial(http.BoundedSessions, most=5)\n"
+        "sys.exit(example.main())"
+    )
+    command = [sys.executable, "-c", code]
+    with Http(command=command, FLEET_AGENTPACK_TOKEN=TOKEN) as server:
+        authorized = {"Authorization": f"Bearer {TOKEN}"}
+        first, used = server.hello(**authorized), server.hello(**authorized)
+        for _ in range(6):
+            assert server.request(initialize(), **authorized)[0] == 200
+            assert server.request(PING, session=used, **authorized)[0] == 200
+        assert server.request(PING, session=first, **authorized)[0] == 404
+        assert server.request(PING, session=used, **authorized)[0] == 200
+
+
+def test_an_idle_session_ends(work: Path) -> None:
+    code = (
+        "import sys; from tests.wire import example; from fleet_agentpack.wire import http\n"
+        "http.SESSION_IDLE_S = 0.5; sys.exit(example.main())"
+    )
+    with Http(command=[sys.executable, "-c", code]) as server:
+        session = server.hello()
+        eventually((work / "ended").exists)
+        assert server.request(PING, session=session)[0] == 404

@@ -104,7 +104,9 @@ def test_prints_while_importing_and_a_dotenv_change_nothing(work: Path) -> None:
         "FASTMCP_TRANSPORT=http\nFASTMCP_LOG_LEVEL=LOUD\nFLEET_AGENTPACK_ONLY=nowhere\n"
     )
     variables = {"PYTHONPATH": str(work), "FASTMCP_LOG_LEVEL": "LOUD", "FASTMCP_TRANSPORT": "http"}
-    done = pipe('{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n', **variables)
+    # A shape that the front leaves to the server.
+    asked = '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":null}}\n'
+    done = pipe(asked, **variables)
     (answer,) = map(json.loads, done.stdout.splitlines())
     assert answer["result"]["tools"]
     assert (done.returncode, done.stderr) == (0, b"importing fastmcp\n")
@@ -149,7 +151,8 @@ def test_a_signal_ends_the_process_promptly_and_quietly(number: signal.Signals, 
         assert server.bad_lines == []
 
 
-def test_started_in_a_terminal_it_says_what_it_waits_for() -> None:
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_started_in_a_terminal_it_says_what_it_waits_for(handed_over: bool) -> None:
     pty = pytest.importorskip("pty", reason="terminals need a POSIX system")
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
@@ -164,11 +167,13 @@ def test_started_in_a_terminal_it_says_what_it_waits_for() -> None:
         assert "MCP server" in lines[0]
         assert "waits for an MCP client" in lines[1]
         assert "fleet-agentpack connect claude" in lines[2]
-        tasks = Path(f"/proc/{process.pid}/task")  # the second one reads: the server is serving
-        eventually(lambda: not tasks.exists() or len(list(tasks.iterdir())) > 1)
+        if handed_over:
+            os.write(controller, b'{"jsonrpc":"2.0","method":"something/else"}\n')
+            tasks = Path(f"/proc/{process.pid}/task")  # the second one reads: the server is serving
+            eventually(lambda: not tasks.exists() or len(list(tasks.iterdir())) > 1)
         process.send_signal(signal.SIGINT)
         out, rest = process.communicate(timeout=10)
-        assert (out, rest) == (b"", b"")
+        assert (process.returncode, out, rest) == (130, b"", b"")
     finally:
         process.kill()
         process.wait()

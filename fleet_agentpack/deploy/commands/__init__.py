@@ -61,7 +61,7 @@ _GLOBAL_FLAGS: dict[str, dict[str, Any]] = {
 }
 
 
-def _switch(text: str) -> dict[str, Any]:
+def _switch(text: str) -> dict[str, str]:
     return {"action": "store_true", "help": text}
 
 

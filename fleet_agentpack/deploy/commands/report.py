@@ -10,22 +10,14 @@ from typing import TYPE_CHECKING, get_args
 from fleet_agentpack.console.command import Line
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
-from fleet_agentpack.deploy.results import (
-    ChangeCounts,
-    DoctorData,
-    DriftKind,
-    Locked,
-    PlanData,
-    StatusData,
-    UpdateStep,
-)
+from fleet_agentpack.deploy import results
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.results import Maybe, Unknown
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Change, Plan
 
-ONLY: tuple[DriftKind, ...] = get_args(DriftKind)
+ONLY: tuple[results.DriftKind, ...] = get_args(results.DriftKind)
 _COLOURS = {"create": "green", "update": "yellow", "delete": "red"}
 _DRIFT_COLOURS = {"missing": "red", "modified": "yellow", "extra": "cyan"}
 
@@ -38,11 +30,11 @@ def kinds(text: str) -> list[str]:
     return found
 
 
-def _summary(summary: ChangeCounts) -> str:
+def _summary(summary: results.ChangeCounts) -> str:
     return f"Plan: +{summary.create} ~{summary.update} -{summary.delete}"
 
 
-def plan_lines(paint: Paint, data: PlanData) -> Iterator[Line]:
+def plan_lines(paint: Paint, data: results.PlanData) -> Iterator[Line]:
     """The counts, then a line per change."""
     yield paint(_summary(data.summary), "bold")
     for row in data.changes:
@@ -76,14 +68,14 @@ def _line_style(line: str) -> tuple[str, ...]:
     return styles.get(line[:1], ())
 
 
-def outcome(data: PlanData) -> str:
+def outcome(data: results.PlanData) -> str:
     """The outcome of a deploy."""
     if data.applied is True:
         return f"Applied. Snapshot: {data.snapshot_id}"
     return "Aborted" if data.reason == "aborted" else "No changes"
 
 
-def status_lines(paint: Paint, data: StatusData) -> Iterator[Line]:
+def status_lines(paint: Paint, data: results.StatusData) -> Iterator[Line]:
     """Drift by root, and the next actions."""
     if data.drift:
         counts = vars(data.summary)
@@ -99,7 +91,7 @@ def status_lines(paint: Paint, data: StatusData) -> Iterator[Line]:
     yield from _next_actions(data.next_actions)
 
 
-def doctor_lines(paint: Paint, data: DoctorData) -> Iterator[Line]:
+def doctor_lines(paint: Paint, data: results.DoctorData) -> Iterator[Line]:
     """The roots and their state, fixes, and the next actions."""
     yield f"Machine: {data.machine_id}"
     rows = [
@@ -123,9 +115,9 @@ def _next_actions(actions: Maybe[Sequence[Action]]) -> Iterator[Line]:
         yield from (f"  {action.for_person({})}" for action in actions)
 
 
-def step_line(step: UpdateStep) -> str:
+def step_line(step: results.UpdateStep) -> str:
     """What one step of an update did."""
     done = step.detail
-    if isinstance(done, Locked):
+    if isinstance(done, results.Locked):
         return f"lock: {done.modules} module(s) in {done.lockfile}"
     return f"fetch: {done.git_modules_fetched} git module(s) in {done.store}"

@@ -43,7 +43,7 @@ class Target:
     areas: tuple[Area, ...]
     checks: tuple[str, ...] = ()  # module types that are checked even when their option is off
     user_dir: Callable[[TargetConfig, Home], str] = _users_own
-    options: Mapping[str, Any] = field(default_factory=dict)  # besides those of the areas
+    options: Mapping[str, str] = field(default_factory=dict)  # besides those of the areas
 
     @property
     def project_only(self) -> bool:
@@ -51,7 +51,7 @@ class Target:
         return all(area.scope == "project" for area in self.areas)
 
     @property
-    def default_options(self) -> dict[str, Any]:
+    def default_options(self) -> dict[str, str | bool]:
         """Every option with its default, which `init` writes out."""
         return {**self.options, **{area.option: area.default for area in self.areas}}
 

@@ -86,7 +86,7 @@ class TrustPolicy:
         if len(signers) >= config.minimum:
             return Trusted(config.policy, signers)
         if config.requires_attestations:
-            none_counts = "none of its attestations counts"
+            none_counts = "none of its attestations is accepted"
             why = none_counts if notes else "it has no attestation by anyone you trust"
             raise self._refused(subject, config, why, len(signers), notes)
         warning = f"{subject.name}@{subject.version} is not attested by anyone you trust"

@@ -41,19 +41,14 @@ def _add_definitions(commands: Commands, kind: Kind) -> None:
             kind, tags=given.tag, source=given.source, limit=given.limit, offset=given.offset
         )
 
-    columns = ("name", "version", "source", "description")
-    listing = commands.add(
-        f"{kind}-list", f"list available {kind}s", _table(rows, f"{kind}s", *columns)
-    )
+    table = _query(rows, f"{kind}s", "name", "version", "source", "description")
+    listing = commands.add(f"{kind}-list", f"list available {kind}s", table)
     listing.add_argument("--tag", action="append", default=[], help="any of these tags")
     _source(listing)
     listing.add_argument("--limit", type=_count(1, 1000), default=100)
     listing.add_argument("--offset", type=_count(0), default=0)
-    info = commands.add(
-        f"{kind}-info",
-        f"show one {kind}",
-        _yaml(lambda given, forge: forge.info(kind, given.name, given.version, given.source)),
-    )
+    one = _query(lambda given, forge: forge.info(kind, given.name, given.version, given.source))
+    info = commands.add(f"{kind}-info", f"show one {kind}", one)
     info.add_argument("name")
     info.add_argument("--version", help="version or range")
     _source(info)
@@ -64,38 +59,26 @@ def _add_definitions(commands: Commands, kind: Kind) -> None:
 
 
 def _add_plugins(commands: Commands) -> None:
-    listing = commands.add(
-        "list",
-        "list installed plugins",
-        _table(
-            lambda given, forge: forge.plugin_list(given.scope, outdated=given.outdated),
-            "plugins",
-            *("name", "version", "scope", "latestVersion", "path"),
-        ),
-    )
+    def installed(given: argparse.Namespace, forge: ForgeService) -> object:
+        return forge.plugin_list(given.scope, outdated=given.outdated)
+
+    def one(given: argparse.Namespace, forge: ForgeService) -> object:
+        return forge.plugin_info(given.plugin, given.version, remote=given.remote)
+
+    def offered(given: argparse.Namespace, forge: ForgeService) -> object:
+        return forge.plugin_search(given.query, given.tag, given.limit, given.offset)
+
+    columns = ("name", "version", "scope", "latestVersion", "path")
+    rows = _query(installed, "plugins", *columns)
+    listing = commands.add("list", "list installed plugins", rows)
     listing.add_argument("--scope", choices=("global", "local", "all"), default="all")
     listing.add_argument("--outdated", action="store_true", help="only those with an update")
-    info = commands.add(
-        "info",
-        "show one plugin",
-        _yaml(
-            lambda given, forge: forge.plugin_info(given.plugin, given.version, remote=given.remote)
-        ),
-    )
+    info = commands.add("info", "show one plugin", _query(one))
     info.add_argument("plugin")
     info.add_argument("--version", help="version or range")
     info.add_argument("--remote", action="store_true", help="ask the registries")
-    search = commands.add(
-        "search",
-        "search the registries for plugins",
-        _table(
-            lambda given, forge: forge.plugin_search(
-                given.query, given.tag, given.limit, given.offset
-            ),
-            "results",
-            *("name", "version", "registry", "description"),
-        ),
-    )
+    rows = _query(offered, "results", "name", "version", "registry", "description")
+    search = commands.add("search", "search the registries for plugins", rows)
     search.add_argument("query")
     search.add_argument("--tag", action="append", default=[], help="any of these tags")
     search.add_argument("--limit", type=_count(1), default=20)
@@ -105,76 +88,47 @@ def _add_plugins(commands: Commands) -> None:
 def _add_configuration(commands: Commands) -> None:
     get = commands.add("config get", "print one value", _config_get)
     get.add_argument("key", help="dotted path, such as registries.0.url")
-    show = commands.add(
-        "config show",
-        "print the whole configuration",
-        _yaml(lambda given, forge: forge.config_show(include_defaults=not given.no_defaults)),
-    )
+    shown = _query(lambda given, forge: forge.config_show(include_defaults=not given.no_defaults))
+    show = commands.add("config show", "print the whole configuration", shown)
     show.add_argument(
         "--no-defaults", action="store_true", help="only values from files and variables"
     )
     columns = ("name", "priority", "authenticated", "url")
-    rows = _table(lambda _, forge: forge.registry_list(), "registries", *columns)
+    rows = _query(lambda _, forge: forge.registry_list(), "registries", *columns)
     commands.add("registry list", "list the configured registries", rows)
 
 
 def _add_cache(commands: Commands) -> None:
-    stats = _yaml(lambda _, forge: forge.cache_stats())
+    stats = _query(lambda _, forge: forge.cache_stats())
     commands.add("cache stats", "show what the cache holds", stats)
-    clear = commands.add(
-        "cache clear",
-        "empty the cache",
-        _yaml(lambda given, forge: forge.cache_clear(given.type, given.older_than)),
-    )
+    cleared = _query(lambda given, forge: forge.cache_clear(given.type, given.older_than))
+    clear = commands.add("cache clear", "empty the cache", cleared)
     clear.add_argument("--type", choices=("manifests", "downloads", "all"), default="all")
     clear.add_argument("--older-than", type=_count(0), metavar="DAYS", help="only older entries")
 
 
 def _add_forks(commands: Commands) -> None:
-    listing = commands.add(
-        "fork list",
-        "list forked agents and tools",
-        _table(
-            lambda given, forge: forge.fork_list(given.type),
-            "forks",
-            *("name", "type", "localVersion", "upstream", "hasUpstreamUpdate"),
-        ),
-    )
+    columns = ("name", "type", "localVersion", "upstream", "hasUpstreamUpdate")
+    rows = _query(lambda given, forge: forge.fork_list(given.type), "forks", *columns)
+    listing = commands.add("fork list", "list forked agents and tools", rows)
     listing.add_argument("--type", choices=("agent", "tool", "all"), default="all")
-    info = commands.add(
-        "fork info", "show one fork", _yaml(lambda given, forge: forge.fork_info(given.name))
-    )
-    info.add_argument("name")
+    info = _query(lambda given, forge: forge.fork_info(given.name))
+    commands.add("fork info", "show one fork", info).add_argument("name")
     diff = commands.add("fork diff", "show how a fork differs from its upstream", _fork_diff)
     diff.add_argument("name")
-    check = commands.add(
-        "fork check",
-        "check one fork, or all, for upstream updates",
-        _table(
-            lambda given, forge: forge.fork_check(given.name),
-            "updates",
-            *("name", "type", "localVersion", "upstreamVersion", "breakingChanges"),
-        ),
-    )
+    columns = ("name", "type", "localVersion", "upstreamVersion", "breakingChanges")
+    rows = _query(lambda given, forge: forge.fork_check(given.name), "updates", *columns)
+    check = commands.add("fork check", "check one fork, or all, for upstream updates", rows)
     check.add_argument("name", nargs="?")
 
 
-def _yaml(query: Query) -> Handler:
-    """A command that prints an answer as YAML."""
+def _query(query: Query, key: str = "", *columns: str) -> Handler:
+    """A command that prints an answer: the rows under a key as a table, else all of it as YAML."""
 
     def run(console: Console) -> None:
         result = query(console.arguments, open_service(console.settings))
-        console.answer(result, _yaml_lines(result))
-
-    return run
-
-
-def _table(query: Query, key: str, *columns: str) -> Handler:
-    """A command that prints the rows of an answer as a table."""
-
-    def run(console: Console) -> None:
-        result = query(console.arguments, open_service(console.settings))
-        console.answer(result, _rows(result, key, columns, console.paint))
+        rows = _rows(result, key, columns, console.paint) if key else _yaml_lines(result)
+        console.answer(result, rows)
 
     return run
 

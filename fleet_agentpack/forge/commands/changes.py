@@ -5,21 +5,20 @@ from __future__ import annotations
 import dataclasses
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from fleet_agentpack.console.ask import ask_secret
 from fleet_agentpack.console.command import Commands, Console
 from fleet_agentpack.forge.command_results import Login, Logout
+from fleet_agentpack.forge.config.edits import add_registry, initialise, remove_registry
+from fleet_agentpack.forge.definitions.author import Author, Draft, Format
+from fleet_agentpack.forge.definitions.lockfile import Lockfile
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.loaded import noted
+from fleet_agentpack.forge.forks.merge import merge, plan_merge
+from fleet_agentpack.forge.plugins.installer import Installer
 from fleet_agentpack.forge.service import open_service
 from fleet_agentpack.forge.workspace import Workspace
 from fleet_agentpack.kit.secret import Secret
-
-if TYPE_CHECKING:
-    from fleet_agentpack.forge.definitions.author import Author
-    from fleet_agentpack.forge.plugins.installer import Installer
 
 LONGEST_TOKEN = 10_000
 PROVIDERS = ("anthropic", "openai", "google")
@@ -105,16 +104,12 @@ def _add_installing(commands: Commands) -> None:
 
 
 def _init(console: Console) -> None:
-    from fleet_agentpack.forge.config.edits import initialise
-
     configuration = _workspace(console).configuration
     result = initialise(configuration, for_user=console.arguments.for_user)
     console.answer(result, [f"created {path}" for path in result.created])
 
 
 def _create(console: Console) -> None:
-    from fleet_agentpack.forge.definitions.author import Draft, Format
-
     given = console.arguments
     known = {each.name for each in dataclasses.fields(Draft)}
     draft = Draft(**{key: value for key, value in vars(given).items() if key in known})
@@ -130,8 +125,6 @@ def _fork_create(console: Console) -> None:
 
 
 def _merge(console: Console) -> None:
-    from fleet_agentpack.forge.forks.merge import merge, plan_merge
-
     given, workspace = console.arguments, _workspace(console)
     forks, resolver = workspace.forks, workspace.resolver
     if given.dry_run:
@@ -141,7 +134,7 @@ def _merge(console: Console) -> None:
         plan = merge(forks, resolver, root, given.name, given.prefer, _now())
     result = plan.shown(
         merged=plan.is_needed and not given.dry_run,
-        warnings=noted(workspace.configuration.warnings, plan.warnings),
+        warnings=workspace.configuration.noted(plan.warnings),
     )
     verb = "would merge" if given.dry_run else "merged"
     line = f"{verb} {plan.upstream.name} {result.to} into {result.path}"
@@ -150,8 +143,6 @@ def _merge(console: Console) -> None:
 
 
 def _registry_add(console: Console) -> None:
-    from fleet_agentpack.forge.config.edits import add_registry
-
     given = console.arguments
     result = add_registry(
         _directories(console),
@@ -166,8 +157,6 @@ def _registry_add(console: Console) -> None:
 
 
 def _registry_remove(console: Console) -> None:
-    from fleet_agentpack.forge.config.edits import remove_registry
-
     given = console.arguments
     result = remove_registry(_directories(console), given.name, for_user=given.for_user)
     console.answer(result, [f"removed {result.name} from {result.path}"])
@@ -202,8 +191,6 @@ def _update(console: Console) -> None:
 
 
 def _lock(console: Console) -> int:
-    from fleet_agentpack.forge.definitions.lockfile import Lockfile
-
     given, workspace = console.arguments, _workspace(console)
     lockfile = Lockfile(workspace.configuration, workspace.resolver)
     if given.check:
@@ -225,7 +212,7 @@ def _login(console: Console) -> None:
     names = [each.name for each in workspace.configuration.registries]
     unused = f"No registry is called {registry}; the token is used once there is one"
     known = registry in (*names, "stockyard")
-    warnings = noted(workspace.configuration.warnings, [] if known else [unused])
+    warnings = workspace.configuration.noted([] if known else [unused])
     line = f"logged in to {registry}; the token is in the {where}"
     if where != "keyring":
         line = f"logged in to {registry}; the token is in {where}, readable by you alone"
@@ -267,15 +254,11 @@ def _workspace(console: Console) -> Workspace:
 
 
 def _author(console: Console) -> Author:
-    from fleet_agentpack.forge.definitions.author import Author
-
     workspace = _workspace(console)
     return Author(workspace.configuration, workspace.resolver)
 
 
 def _installer(workspace: Workspace) -> Installer:
-    from fleet_agentpack.forge.plugins.installer import Installer
-
     return Installer(workspace.configuration, workspace.plugins, workspace.registries)
 
 

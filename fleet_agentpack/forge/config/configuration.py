@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.config.files import ConfigLayer, candidates, read_layer
+from fleet_agentpack.forge.config.files import candidates, read_layer
 from fleet_agentpack.forge.config.masking import is_secret_name, masked
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.loaded import Warnings, noted
 from fleet_agentpack.forge.names import Scope
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.stamps import Remembered
@@ -111,6 +112,10 @@ class Configuration:
             key: masked(value, named | referred, key) for key, value in {**frame, **values}.items()
         }
 
+    def noted(self, *groups: Iterable[str]) -> Warnings:
+        """The warnings for an answer: those about the configuration come first."""
+        return noted(self.warnings, *groups)
+
     def _text(self, *names: str) -> str:
         found = self._setting(*names)
         return found if isinstance(found, str) else ""
@@ -181,8 +186,8 @@ def _read(paths: list[Path], directories: Directories) -> Configuration:
         raise ForgeError(
             "CONFIG_ERROR",
             f"{paths[0]}: FRACTARY_CONFIG names this file, which does not exist",
-            details={"path": str(paths[0])},
-            suggestions=["Create the file, or start the server without FRACTARY_CONFIG"],
+            "Create the file, or start the server without FRACTARY_CONFIG",
+            path=str(paths[0]),
         )
     cache_directory = directories.environ.get("FRACTARY_CACHE_DIR")
     chosen: dict[str, Any] = {"cache": {"directory": cache_directory}} if cache_directory else {}
@@ -194,21 +199,18 @@ def _read(paths: list[Path], directories: Directories) -> Configuration:
         chosen = merged
     if "registries" in chosen:
         chosen["registries"] = sorted(chosen["registries"], key=lambda entry: entry["priority"])
+    problems = [layer.problem for layer in layers if layer.problem]
+    broken = [f"{problem} (the file is ignored)" for problem in problems]
     values = _merged(chosen, _defaults(chosen.get("registries", []), directories))
     return Configuration(
         directories=directories,
         chosen=chosen,
         values=values,
         sources=tuple(sources),
-        warnings=tuple(_warnings(layers)),
-        problem=next((layer.problem for layer in layers if layer.problem), None),
+        warnings=(*broken, *(warning for layer in layers for warning in layer.warnings)),
+        problem=next(iter(problems), None),
         registries=tuple(_registry(entry, values) for entry in values["registries"]),
     )
-
-
-def _warnings(layers: list[ConfigLayer]) -> list[str]:
-    broken = [f"{layer.problem} (the file is ignored)" for layer in layers if layer.problem]
-    return [*broken, *(warning for layer in layers for warning in layer.warnings)]
 
 
 def _merged(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, Any]:

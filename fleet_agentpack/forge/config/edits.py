@@ -76,7 +76,7 @@ def add_registry(
     path = _file(directories, for_user=for_user)
     with writing_below(path.parent):
         data, registries = _read(path)
-        if any(isinstance(each, dict) and each.get("name") == name for each in registries):
+        if _without(name, registries) != registries:
             raise ForgeError.conflict(
                 f"{directories.shown(path)} already has a registry {name}",
                 run("Remove it first: {}", "registry", "remove", name),
@@ -101,25 +101,29 @@ def remove_registry(
     path = _file(directories, for_user=for_user)
     with writing_below(path.parent):
         data, registries = _read(path)
-        kept = [
-            each for each in registries if not (isinstance(each, dict) and each.get("name") == name)
-        ]
-        if len(kept) == len(registries):
+        kept = _without(name, registries)
+        if kept == registries:
             raise ForgeError(
                 "CONFIG_ERROR",
                 f"{directories.shown(path)} has no registry {name[:80]!r}",
-                details={"path": str(path), "name": name[:80]},
-                suggestions=[run("See them all: {}", "registry", "list")],
+                run("See them all: {}", "registry", "list"),
+                path=str(path),
+                name=name[:80],
             )
         write_json(path, {**data, "registries": kept})
     return RegistryChange(name, directories.shown(path))
 
 
+def _without(name: str, registries: list[object]) -> list[object]:
+    return [
+        each for each in registries if not (isinstance(each, dict) and each.get("name") == name)
+    ]
+
+
 def _file(directories: Directories, *, for_user: bool) -> Path:
     given = directories.environ.get("FRACTARY_CONFIG")
-    path = directories.expanded(given) if given else None
-    if path is None:
-        path = (directories.user if for_user else directories.project) / "config.json"
+    root = directories.user if for_user else directories.project
+    path = directories.expanded(given) if given else root / "config.json"
     if path.suffix != ".json":
         raise ForgeError.config(path, "registries are added to JSON files only; edit it by hand")
     return path

@@ -17,7 +17,7 @@ from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.validation import validate
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.files import timestamp, writing_below
-from fleet_agentpack.forge.loaded import Loaded, noted
+from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_kebab, parse_reference
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import write_atomic
@@ -94,7 +94,7 @@ class Author:
         path, text = self._file(upstream.kind, name, fields, form)
         return Created(
             self._write(upstream.kind, name, path, text),
-            noted(self._configuration.warnings, found.warnings, inherited.warnings),
+            self._configuration.noted(found.warnings, inherited.warnings),
         )
 
     def _source(self, kind: Kind | None, reference: Reference) -> Loaded[Definition]:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.forge.names import Kind, Source, parse_reference
-from fleet_agentpack.forge.parsing import UnparsableError, parse_yaml, read_mapping
+from fleet_agentpack.forge.parsing import UnparsableError, parse_yaml, read_mapping, read_parsable
 from fleet_agentpack.forge.results import Described
 from fleet_agentpack.kit import frontmatter, yaml12
-from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 MAX_DEFINITION_BYTES = 1_000_000
@@ -172,10 +171,7 @@ def _fork_beside(path: Path) -> ForkRecord | None:
 def _text(path: Path) -> str:
     if path.suffix not in SUFFIXES:
         raise UnparsableError(f"must end in {', '.join(SUFFIXES)}")
-    try:
-        return read_text(path, MAX_DEFINITION_BYTES)
-    except UnreadableError as error:
-        raise UnparsableError(str(error)) from error
+    return read_parsable(path, MAX_DEFINITION_BYTES)
 
 
 def _split(text: str, suffix: str) -> tuple[str, str | None]:

@@ -26,7 +26,7 @@ _PARAMETER_KEYS = ("type", "description", "enum", "default")
 def agent_info(definition: Definition, resolver: Resolver, noticed: Iterable[str]) -> AgentInfo:
     """An agent with what it inherits; a base or tool that is missing is a warning."""
     inherited = inheritance.inherit(definition, resolver)
-    fields = inherited.fields
+    fields, shown = inherited.fields, inherited.warnings_if("shown")
     whole = replace(definition, data=fields)
     needed = _dependencies(definition, whole, resolver)
     tools = fields.get("tools")
@@ -39,14 +39,14 @@ def agent_info(definition: Definition, resolver: Resolver, noticed: Iterable[str
         source=definition.source,
         path=definition.path,
         dependencies=needed.value or UNKNOWN,
-        warnings=noted(noticed, _warnings(inherited), needed.warnings, _cycle(whole, resolver)),
+        warnings=noted(noticed, shown, needed.warnings, _cycle(whole, resolver)),
     )
 
 
 def tool_info(definition: Definition, resolver: Resolver, noticed: Iterable[str]) -> ToolInfo:
     """A tool with what it inherits, its parameters as a JSON Schema."""
     inherited = inheritance.inherit(definition, resolver)
-    fields = inherited.fields
+    fields, shown = inherited.fields, inherited.warnings_if("shown")
     outputs = [fields.get("output"), fields.get("output_schema")]
     return ToolInfo(
         **vars(described(definition.name, definition.version, fields)),
@@ -55,7 +55,7 @@ def tool_info(definition: Definition, resolver: Resolver, noticed: Iterable[str]
         outputSchema=next((each for each in outputs if isinstance(each, dict)), UNKNOWN),
         source=definition.source,
         path=definition.path,
-        warnings=noted(noticed, _warnings(inherited), _cycle(definition, resolver)),
+        warnings=noted(noticed, shown, _cycle(definition, resolver)),
     )
 
 
@@ -86,37 +86,25 @@ def _object_schema(parameters: Mapping[str, Any]) -> dict[str, object]:
     return {**schema, "required": required} if required else schema
 
 
-def _warnings(inherited: inheritance.Inherited) -> tuple[str, ...]:
-    problem = [f"{inherited.problem}; shown without its base"] if inherited.problem else []
-    return (*inherited.warnings, *problem)
-
-
 def _dependencies(
     definition: Definition, whole: Definition, resolver: Resolver
 ) -> Loaded[tuple[Dependency, ...]]:
     """The base and the tools of an agent, each with the version that was found or asked for."""
     needed = inheritance.requirements(whole)
-    rest = needed[inheritance.MOST_LOOKED_UP :]
-    rows: list[Dependency] = []
-    warnings: list[str] = []
-    if rest:
-        warnings.append(f"Too many tools: the last {len(rest)} were not looked up")
+    left = max(0, len(needed) - inheritance.MOST_LOOKED_UP)
+    warnings = [f"Too many tools: the last {left} were not looked up"] if left else []
     base = definition.data.get("extends")
-    if isinstance(base, str) and base:
-        found = resolver.find("agent", parse_reference(base)).definition
-        rows.append(_dependency("agent", base, found))
-    for text in needed[: inheritance.MOST_LOOKED_UP]:
-        found = resolver.find("tool", parse_reference(text)).definition
-        if found is None:
+    wanted: list[tuple[Kind, str]] = [("agent", base)] if isinstance(base, str) and base else []
+    wanted += [("tool", text) for text in needed]
+    rows: list[Dependency] = []
+    for at, (kind, text) in enumerate(wanted):
+        reference, looked_up = parse_reference(text), at < len(wanted) - left
+        found = resolver.find(kind, reference).definition if looked_up else None
+        if looked_up and found is None and kind == "tool":
             warnings.append(f"Tool {text} is not found in any source")
-        rows.append(_dependency("tool", text, found))
-    rows += [_dependency("tool", text, None) for text in rest]
+        version = found.version if found else reference.wanted
+        rows.append(Dependency(reference.name, version, kind))
     return Loaded(tuple(rows), tuple(warnings))
-
-
-def _dependency(kind: Kind, text: str, found: Definition | None) -> Dependency:
-    reference = parse_reference(text)
-    return Dependency(reference.name, found.version if found else reference.wanted, kind)
 
 
 def _cycle(definition: Definition, resolver: Resolver) -> list[str]:

@@ -28,6 +28,11 @@ class Inherited:
         """What came up while the bases were looked for."""
         return tuple(warning for search in self.searches for warning in search.warnings)
 
+    def warnings_if(self, done: str) -> tuple[str, ...]:
+        """The warnings, and that a definition was `shown` or `compared` without its base."""
+        problem = [f"{self.problem}; {done} without its base"] if self.problem else []
+        return (*self.warnings, *problem)
+
     def complete(self) -> Mapping[str, object]:
         """The fields with those of every base. Raises `ForgeError` when a base is missing."""
         if self.problem:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -27,15 +26,6 @@ MAX_WORKFLOW_BYTES = 1_000_000
 _AGENT_IN_WORKFLOW = re.compile(r"agent:\s*([a-zA-Z0-9\-_:]+)")
 
 
-@dataclass(frozen=True)
-class Pin:
-    """A definition that a lockfile pins."""
-
-    kind: Kind
-    reference: Reference
-    integrity: object
-
-
 class Lockfile:
     """The lockfile of a project."""
 
@@ -55,7 +45,7 @@ class Lockfile:
             path=self._configuration.directories.shown(self.path),
             agents=len(pinned.value["agents"]),
             tools=len(pinned.value["tools"]),
-            warnings=noted(self._configuration.warnings, pinned.warnings),
+            warnings=self._configuration.noted(pinned.warnings),
         )
 
     def check(self) -> LockCheck:
@@ -68,19 +58,14 @@ class Lockfile:
             )
         problems: list[LockProblem] = []
         warnings = list(self._configuration.warnings)
-        for pin in pins:
-            found = self._resolver.find(pin.kind, pin.reference)
-            warnings += found.warnings
-            actual = None
-            if found.definition:
-                digest = self.integrity(found.definition)
-                actual = digest.value
-                warnings += digest.warnings
-            if actual != pin.integrity:
+        for kind, reference, expected in pins:
+            found = self._resolver.find(kind, reference)
+            digest = self.integrity(found.definition) if found.definition else Loaded(None)
+            warnings += [*found.warnings, *digest.warnings]
+            if digest.value != expected:
                 what: Literal["integrity_mismatch", "missing"]
                 what = "integrity_mismatch" if found.definition else "missing"
-                name, expected = pin.reference.name, pin.integrity
-                problems.append(LockProblem(name, pin.kind, what, expected, actual))
+                problems.append(LockProblem(reference.name, kind, what, expected, digest.value))
         return LockCheck(not problems, tuple(problems), noted(warnings))
 
     def integrity(self, definition: Definition) -> Loaded[str]:
@@ -92,8 +77,11 @@ class Lockfile:
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         return Loaded(f"sha256-{digest}", inherited.warnings)
 
-    def _read(self) -> list[Pin] | None:
-        """The lockfile, None without one. Raises `ForgeError` for one that cannot be used."""
+    def _read(self) -> list[tuple[Kind, Reference, object]] | None:
+        """What is pinned, each with its hash; None without a lockfile.
+
+        Raises `ForgeError` for a lockfile that cannot be used.
+        """
         try:
             data = read_mapping(self.path)
         except FileNotFoundError:
@@ -105,13 +93,13 @@ class Lockfile:
                 self.path,
                 f"unknown lockfile version {data.get('version')!r}; --force writes a new one",
             )
-        pins = []
+        pins: list[tuple[Kind, Reference, object]] = []
         for kind in KINDS:
             rows = data.get(f"{kind}s")
             for name, row in rows.items() if isinstance(rows, dict) else ():
                 entry = row if isinstance(row, dict) else {}
                 reference = Reference(name, str(entry.get("version") or "latest"))
-                pins.append(Pin(kind, reference, entry.get("integrity")))
+                pins.append((kind, reference, entry.get("integrity")))
         return pins
 
     def _pinned(self) -> Loaded[dict[str, dict[str, object]]]:

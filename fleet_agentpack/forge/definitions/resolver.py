@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.forge.config.configuration import Configuration
-from fleet_agentpack.forge.definitions.definition import (
-    Definition,
-    read_data,
-    version_of,
-)
+from fleet_agentpack.forge.definitions.definition import Definition, read_data, version_of
 from fleet_agentpack.forge.definitions.index import (
     DefinitionFile,
     DefinitionFolder,

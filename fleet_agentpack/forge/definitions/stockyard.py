@@ -8,17 +8,13 @@ from urllib.parse import quote, urlencode
 
 from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.config.masking import masked_url
-from fleet_agentpack.forge.definitions.definition import (
-    Definition,
-    strings_of,
-    text_of,
-    version_of,
-)
+from fleet_agentpack.forge.definitions.definition import Definition, strings_of, text_of, version_of
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import Kind, Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
-from fleet_agentpack.forge.registries.client import RegistryAnswer, RegistryClient
+from fleet_agentpack.forge.registries.cache import RegistryAnswer
+from fleet_agentpack.forge.registries.client import RegistryClient
 from fleet_agentpack.forge.results import DefinitionRow
 from fleet_agentpack.kit.results import UNKNOWN
 

@@ -18,7 +18,7 @@ from fleet_agentpack.forge.definitions.inheritance import inherit
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.forks.changes import compared, differences, unified
-from fleet_agentpack.forge.loaded import Loaded, noted
+from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.kit.results import UNKNOWN
@@ -62,9 +62,7 @@ class Forks:
             )
             for fork in forks.value
         )
-        return results.ForkList(
-            rows, len(rows), noted(self._configuration.warnings, forks.warnings)
-        )
+        return results.ForkList(rows, len(rows), self._configuration.noted(forks.warnings))
 
     def info(self, name: str) -> results.ForkInfo:
         """One fork in detail. Raises `ForgeError`."""
@@ -83,11 +81,8 @@ class Forks:
             createdAt=fork.upstream.created_at,
             lastMerged=fork.upstream.merged_at,
             hasUpstreamUpdate=fork.is_behind(latest.value),
-            warnings=noted(
-                self._configuration.warnings,
-                found.warnings,
-                latest.warnings,
-                [] if latest.value else [missing],
+            warnings=self._configuration.noted(
+                found.warnings, latest.warnings, [] if latest.value else [missing]
             ),
         )
 
@@ -110,12 +105,8 @@ class Forks:
                 kinds.count("added"), kinds.count("removed"), kinds.count("modified")
             ),
             unified=unified(theirs.value, ours.value, labels) if layout == "unified" else UNKNOWN,
-            warnings=noted(
-                self._configuration.warnings,
-                found.warnings,
-                upstream.warnings,
-                ours.warnings,
-                theirs.warnings,
+            warnings=self._configuration.noted(
+                found.warnings, upstream.warnings, ours.warnings, theirs.warnings
             ),
         )
 
@@ -138,9 +129,7 @@ class Forks:
             for fork, newest in zip(forks.value, latest, strict=True)
             if newest.value and fork.is_behind(newest.value)
         )
-        warnings = noted(
-            self._configuration.warnings, forks.warnings, *(each.warnings for each in latest)
-        )
+        warnings = self._configuration.noted(forks.warnings, *(each.warnings for each in latest))
         return results.ForkCheck(updates, len(updates), bool(updates), warnings)
 
     def find(self, name: str) -> Loaded[Fork]:
@@ -160,8 +149,9 @@ class Forks:
         raise ForgeError(
             "AGENT_NOT_FOUND",
             f"No fork {name!r} among the agents and tools",
-            details={"name": name, "searched": list(self._resolver.disk_tiers)},
-            suggestions=[call("fork_list", "List the forks: {}")],
+            call("fork_list", "List the forks: {}"),
+            name=name,
+            searched=list(self._resolver.disk_tiers),
         )
 
     def definition_of(self, fork: Fork) -> Definition:
@@ -221,8 +211,7 @@ class Forks:
 
     def _fields(self, definition: Definition) -> Loaded[Mapping[str, object]]:
         inherited = inherit(definition, self._resolver)
-        problem = [f"{inherited.problem}; compared without its base"] if inherited.problem else []
-        return Loaded(compared(inherited.fields), (*inherited.warnings, *problem))
+        return Loaded(compared(inherited.fields), inherited.warnings_if("compared"))
 
 
 def is_breaking(current: str, latest: str) -> bool:

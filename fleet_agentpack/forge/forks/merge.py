@@ -14,14 +14,7 @@ from fleet_agentpack.forge.definitions.inheritance import inherit
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import ForgeError, run
 from fleet_agentpack.forge.files import timestamp, write_text, writing_below
-from fleet_agentpack.forge.forks.changes import (
-    MISSING,
-    Conflict,
-    Edit,
-    compared,
-    dotted,
-    three_way,
-)
+from fleet_agentpack.forge.forks.changes import MISSING, Conflict, Edit, compared, dotted, three_way
 from fleet_agentpack.forge.forks.file_edits import edited
 from fleet_agentpack.forge.forks.forks import Fork, Forks
 from fleet_agentpack.forge.loaded import Loaded, Warnings
@@ -97,12 +90,11 @@ def _base_of(fork: Fork, forks: Forks) -> Loaded[Definition | None]:
     if not fork.upstream.version:
         return Loaded(None)
     try:
-        found = forks.upstream_of(fork, fork.upstream.version)
+        return forks.upstream_of(fork, fork.upstream.version)
     except ForgeError as error:
         if error.code not in ("AGENT_NOT_FOUND", "TOOL_NOT_FOUND"):
             raise
         return Loaded(None)
-    return Loaded(found.value, found.warnings)
 
 
 def _disputed(result: Edit | Conflict) -> Conflict:

@@ -54,23 +54,12 @@ class ListedComponent:
 
 
 @dataclass(frozen=True)
-class PluginFile:
-    """One file of a plugin: where it goes, where it comes from, what it must hash to."""
-
-    path: str
-    url: str
-    checksum: str | None
-
-
 class Installer:
     """Writes below the `plugins` directories of a project and of a user."""
 
-    def __init__(
-        self, configuration: Configuration, plugins: Plugins, client: RegistryClient
-    ) -> None:
-        self._configuration = configuration
-        self._plugins = plugins
-        self._client = client
+    _configuration: Configuration
+    _plugins: Plugins
+    _client: RegistryClient
 
     def install(self, plugin: str, scope: Scope, *, force: bool = False) -> Installation:
         """Install a plugin and what it needs, all of it or nothing. Raises `ForgeError`."""
@@ -91,12 +80,8 @@ class Installer:
             self._put(order.value, scope, installed, swap.value, force=force)
         return Installation(
             tuple(PluginVersion(offer.name, offer.version, scope) for offer, _ in order.value),
-            noted(
-                self._configuration.warnings,
-                survey.warnings,
-                order.warnings,
-                swap.warnings,
-                installed.warnings,
+            self._configuration.noted(
+                survey.warnings, order.warnings, swap.warnings, installed.warnings
             ),
         )
 
@@ -106,7 +91,7 @@ class Installer:
         installed = self._plugins.installed()
         own = installed.named(name, scope)
         if own is None:
-            raise ForgeError.plugin_missing(name, searched=[], installed_only=True)
+            raise ForgeError.plugin_missing(name)
         copies = [each for each in installed.plugins if each.name == name]
         needing = [each.name for each in installed.plugins if name in _needs(each.manifest)]
         if needing and len(copies) == 1 and not force:
@@ -121,7 +106,7 @@ class Installer:
                 _refuse_edited(own)
             swap.value.replace({own.folder: None})
         removed = PluginVersion(own.name, own.version, own.scope)
-        warnings = noted(self._configuration.warnings, installed.warnings, swap.warnings)
+        warnings = self._configuration.noted(installed.warnings, swap.warnings)
         return Removal(removed, warnings)
 
     def update(
@@ -131,7 +116,7 @@ class Installer:
         installed = self._plugins.installed()
         unknown = set(names) - {each.name for each in installed.plugins}
         if unknown:
-            raise ForgeError.plugin_missing(min(unknown), searched=[], installed_only=True)
+            raise ForgeError.plugin_missing(min(unknown))
         survey = self._plugins.survey()
         updated: list[PluginUpdate] = []
         skipped: list[PluginUpdate] = []
@@ -174,8 +159,9 @@ class Installer:
             raise ForgeError(
                 error.code,
                 f"{error} (already updated: {before})",
-                details={**error.details, "updated": jsonable(done)},
-                suggestions=error.actions,
+                *error.actions,
+                **error.details,
+                updated=jsonable(done),
             ) from error
         return (*order.warnings, *swap.warnings)
 
@@ -243,26 +229,24 @@ class Installer:
         swap.replace(changes)
 
     def _stage(self, offer: Offer, manifest: Mapping[str, Any], folder: Path) -> None:
-        for part in _parts(offer, manifest):
-            path = folder / part.path
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(self._content(offer, part))
+        for name, url, checksum in _files(offer, manifest):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(self._content(offer, name, url, checksum))
         # Known by the name it was requested by, whatever its manifest calls it.
         known_as = {"name": offer.name, "version": offer.version}
         write_json(folder / "plugin.json", {**manifest, **known_as})
 
-    def _content(self, offer: Offer, part: PluginFile) -> bytes:
+    def _content(self, offer: Offer, name: str, url: str, checksum: str | None) -> bytes:
         verify = self._configuration.verify_checksums
-        if part.checksum is None and verify:
+        if checksum is None and verify:
             raise ForgeError(
                 "INTEGRITY_ERROR",
-                f"{offer.name}: {part.path} has no checksum; nothing was installed",
-                details={"plugin": offer.name, "file": part.path},
-                suggestions=[
-                    "Ask the maintainer to add one, or set install.verify_checksums: false"
-                ],
+                f"{offer.name}: {name} has no checksum; nothing was installed",
+                "Ask the maintainer to add one, or set install.verify_checksums: false",
+                plugin=offer.name,
+                file=name,
             )
-        return self._client.download(offer, part.url, part.checksum if verify else None)
+        return self._client.download(offer, url, checksum if verify else None)
 
     @contextmanager
     def _writing(self, scope: Scope) -> Iterator[Loaded[Swap]]:
@@ -286,7 +270,8 @@ def _components(manifest: Mapping[str, Any]) -> Iterator[ListedComponent]:
             )
 
 
-def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[PluginFile]:
+def _files(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """The files of a plugin: where each goes, where it comes from, what it must hash to."""
     for each in _components(manifest):
         url, kind = safe_url(offer.manifest_url, each.source), each.kind
         if url is None or not is_usable_name(each.name) or "/" in str(each.name):
@@ -298,7 +283,7 @@ def _parts(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[PluginFile]:
             )
         ending = PurePosixPath(urlsplit(url).path).suffix
         file_name = f"{each.name}{ending if ending in ENDINGS[kind] else ENDINGS[kind][0]}"
-        yield PluginFile(f"{kind}/{file_name}", url, each.checksum)
+        yield f"{kind}/{file_name}", url, each.checksum
 
 
 def _unmet(needed_by: str, wanted: Reference, why: str) -> ForgeError:

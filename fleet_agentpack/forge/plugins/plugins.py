@@ -119,11 +119,8 @@ class Plugins:
         rows = [self._row(plugin, survey) for plugin in installed.plugins]
         if outdated:
             rows = [row for row in rows if row.hasUpdate is True]
-        warnings = noted(
-            self._configuration.warnings,
-            installed.warnings,
-            [NO_REGISTRY] if ask and not registries else [],
-            survey.warnings,
+        warnings = self._configuration.noted(
+            installed.warnings, [NO_REGISTRY] if ask and not registries else [], survey.warnings
         )
         return results.PluginList(tuple(rows), len(rows), warnings)
 
@@ -186,7 +183,7 @@ class Plugins:
             )
             for offer in matches[start : start + max(limit, 0)]
         )
-        warnings = noted(self._configuration.warnings, survey.warnings)
+        warnings = self._configuration.noted(survey.warnings)
         return results.PluginSearch(rows, len(matches), query, warnings)
 
     def survey(self) -> Survey:
@@ -201,8 +198,8 @@ class Plugins:
             raise ForgeError(
                 errors[0].code,
                 f"No registry was reached: {'; '.join(str(error) for error in errors)}",
-                details={"registries": {name: str(error) for name, error in survey.unreached}},
-                suggestions=list(steps.values()),
+                *steps.values(),
+                registries={name: str(error) for name, error in survey.unreached},
             )
         return survey
 
@@ -247,11 +244,9 @@ class Plugins:
         self, name: str, wanted: str, own: InstalledPlugin | None
     ) -> results.PluginInfo:
         if own is None:
-            raise ForgeError.plugin_missing(name, searched=[], installed_only=True)
+            raise ForgeError.plugin_missing(name)
         if wanted != "latest" and best_version([own.version], wanted) is None:
-            raise ForgeError.plugin_missing(
-                f"{name}@{wanted}", searched=[], installed_only=True, versions=[own.version]
-            )
+            raise ForgeError.plugin_missing(f"{name}@{wanted}", versions=[own.version])
         parts = components(own.manifest, own.folder)
         found = plugin_info(own.name, own.version, own.manifest, parts)
         return replace(found, installed=self._installed_copy(own))

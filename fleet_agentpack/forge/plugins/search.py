@@ -15,17 +15,14 @@ def ranked(offers: Sequence[Offer], query: str, tags: Sequence[str]) -> list[Off
     """
     phrase, wanted = query.lower().strip(), {tag.lower() for tag in tags}
     order = {name: at for at, name in enumerate(dict.fromkeys(o.registry.name for o in offers))}
-    scored: dict[str, tuple[int, int, int, str]] = {}
-    kept: dict[str, Offer] = {}
+    kept: dict[str, tuple[Offer, tuple[int, int, int, str]]] = {}
     for offer in offers:
-        if offer.name in kept or (wanted and not wanted & {tag.lower() for tag in offer.tags}):
-            continue
         ranks = [_rank(offer, word) for word in phrase.split()]
-        if all(ranks):
-            whole = _rank(offer, phrase)
-            scored[offer.name] = (-whole, -sum(ranks), order[offer.registry.name], offer.name)
-            kept[offer.name] = offer
-    return [kept[name] for name in sorted(kept, key=lambda name: scored[name])]
+        if all(ranks) and (not wanted or wanted & {tag.lower() for tag in offer.tags}):
+            place = order[offer.registry.name]
+            score = (-_rank(offer, phrase), -sum(ranks), place, offer.name)
+            kept.setdefault(offer.name, (offer, score))
+    return [offer for offer, _ in sorted(kept.values(), key=lambda pair: pair[1])]
 
 
 def _rank(offer: Offer, term: str) -> int:

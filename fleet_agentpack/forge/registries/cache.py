@@ -6,10 +6,9 @@ import json
 import os
 import re
 import stat
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,13 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True)
-class CachedManifest:
-    """A registry's answer and when it was fetched."""
+class RegistryAnswer:
+    """What a registry answered; empty when it has nothing or was never reached."""
 
-    url: str
-    manifest: Mapping[str, Any]
-    fetched_at: float  # seconds since the epoch
-    ttl_s: float
+    data: Mapping[str, Any] = field(default_factory=dict)
+    fetched_at: float = 0.0  # of an answer from the cache, in seconds since the epoch
+    ttl_s: float = 0.0
+    error: ForgeError | None = None  # why there is no answer, or only the last one
 
     def is_fresh(self, now: float) -> bool:
         """Whether its lifetime is not over."""
@@ -49,17 +48,15 @@ class _Entry:
     time: float
 
 
+@dataclass(frozen=True)
 class Cache:
     """Reads, writes, counts and clears what is below one directory."""
 
-    def __init__(
-        self, directory: Path, directories: Directories, clock: Callable[[], float] = time.time
-    ) -> None:
-        self.directory = directory
-        self._directories = directories
-        self._clock = clock
+    directory: Path
+    directories: Directories
+    now: Callable[[], float]  # the time by which lifetimes are judged
 
-    def manifest(self, name: str, url: str) -> CachedManifest | None:
+    def manifest(self, name: str, url: str) -> RegistryAnswer | None:
         """What is kept for a registry, fresh or not; None for another URL or a broken file."""
         try:
             entry = read_mapping(self._manifest_path(name), MAX_MANIFEST_BYTES)
@@ -69,14 +66,14 @@ class Cache:
         manifest = entry.get("manifest")
         if fetched_at is None or entry.get("url") != url or not isinstance(manifest, dict):
             return None
-        return CachedManifest(url, manifest, fetched_at, ttl)
+        return RegistryAnswer(manifest, fetched_at, ttl)
 
     def keep_manifest(self, name: str, url: str, manifest: Mapping[str, Any], ttl_s: float) -> None:
         """Remember a registry's answer; a cache that cannot be written is skipped."""
         entry = {
             "url": url,
             "manifest": manifest,
-            "fetched_at": int(self._clock() * 1000),
+            "fetched_at": int(self.now() * 1000),
             "ttl": ttl_s,
         }
         self._write(self._manifest_path(name), json.dumps(entry, indent=2).encode())
@@ -91,10 +88,6 @@ class Cache:
     def keep_download(self, digest: str, content: bytes) -> None:
         """Remember a verified download."""
         self._write(self._download_path(digest), content)
-
-    def now(self) -> float:
-        """The time by which lifetimes are judged."""
-        return self._clock()
 
     def stats(self) -> results.CacheStats:
         """Counts, sizes and ages."""
@@ -118,7 +111,7 @@ class Cache:
         self._refuse_shared_directory()
         oldest = None
         if older_than_days is not None:
-            oldest = self._clock() - older_than_days * SECONDS_PER_DAY
+            oldest = self.now() - older_than_days * SECONDS_PER_DAY
         manifests, downloads = (
             self._remove(each, oldest) if kind in (each, "all") else []
             for each in ("manifests", "downloads")
@@ -151,13 +144,13 @@ class Cache:
 
     def _refuse_shared_directory(self) -> None:
         """Refuse to clear a home or a project, whose `downloads` are not ours."""
-        for shared in (self._directories.home, self._directories.cwd):
+        for shared in (self.directories.home, self.directories.cwd):
             if is_inside(shared, self.directory):
                 raise ForgeError(
                     "CONFIG_ERROR",
                     f"{self.directory} contains more than a cache; nothing was cleared",
-                    details={"directory": str(self.directory)},
-                    suggestions=["Set FRACTARY_CACHE_DIR to a directory of its own"],
+                    "Set FRACTARY_CACHE_DIR to a directory of its own",
+                    directory=str(self.directory),
                 )
 
     def _entries(self, kind: str) -> list[_Entry]:

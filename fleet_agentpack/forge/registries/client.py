@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urljoin
@@ -18,7 +18,7 @@ from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import is_usable_name
 from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
-from fleet_agentpack.forge.registries.cache import Cache, CachedManifest
+from fleet_agentpack.forge.registries.cache import Cache, RegistryAnswer
 from fleet_agentpack.forge.registries.credentials import Credentials
 from fleet_agentpack.forge.registries.transport import Request, Transport
 from fleet_agentpack.forge.results import Described
@@ -49,15 +49,6 @@ class Survey:
     searched: tuple[str, ...]
     unreached: tuple[tuple[str, ForgeError], ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class RegistryAnswer:
-    """What a registry answered; empty when it has nothing or was never reached."""
-
-    data: Mapping[str, Any] = field(default_factory=dict)
-    fetched_at: float = 0.0  # of an answer from the cache
-    error: ForgeError | None = None  # why there is no answer, or only the last one
 
 
 Parse = Callable[[Registry, str, bytes], Mapping[str, object]]
@@ -101,18 +92,16 @@ class RegistryClient:
     ) -> list[RegistryAnswer]:
         """Answers from the cache while they are fresh, else from the network, else the last one."""
         now = self._cache.now()
-        kept = [self._cache.manifest(_key(*each), each[1]) for each in questions]
-        stale = [
-            at for at, each in enumerate(kept) if network and not (each and each.is_fresh(now))
-        ]
-        owners = {questions[at][0].name: questions[at][0] for at in stale}
-        headers = {name: self._credentials.headers(each, each.url) for name, each in owners.items()}
-        requests = [Request(questions[at][1], headers[questions[at][0].name]) for at in stale]
+        kept = {
+            each: self._cache.manifest(_key(*each), each[1]) or RegistryAnswer()
+            for each in questions
+        }
+        stale = [each for each, last in kept.items() if network and not last.is_fresh(now)]
+        owners = {registry for registry, _ in stale}
+        headers = {each: self._credentials.headers(each, each.url) for each in owners}
+        requests = [Request(url, headers[registry]) for registry, url in stale]
         bodies = dict(zip(stale, self._transport.fetch_all(requests), strict=True))
-        return [
-            self._settled(question, kept[at], bodies.get(at), parse)
-            for at, question in enumerate(questions)
-        ]
+        return [self._settled(each, kept[each], bodies.get(each), parse) for each in questions]
 
     def download(self, offer: Offer, url: str, checksum: str | None) -> bytes:
         """A file that a registry refers to, from the cache or fetched, with its checksum verified.
@@ -122,31 +111,28 @@ class RegistryClient:
         kept = self._cache.download(checksum) if checksum else None
         if kept is not None and _digest(kept) == checksum:
             return kept
-        content = self._transport.fetch(self._request(offer.registry, url))
+        headers = self._credentials.headers(offer.registry, url)
+        content = self._transport.fetch(Request(url, headers))
         if checksum:
             verify(content, checksum, url)
             self._cache.keep_download(checksum, content)
         return content
 
-    def _request(self, registry: Registry, url: str) -> Request:
-        return Request(url, self._credentials.headers(registry, url))
-
     def _settled(
         self,
         question: tuple[Registry, str],
-        kept: CachedManifest | None,
+        last: RegistryAnswer,
         body: bytes | ForgeError | None,
         parse: Parse,
     ) -> RegistryAnswer:
         """The new answer, else the last one together with the reason."""
-        before = RegistryAnswer(kept.manifest, kept.fetched_at) if kept else RegistryAnswer()
         if not isinstance(body, bytes):
-            return replace(before, error=body)
+            return replace(last, error=body)
         registry, url = question
         try:
             data = parse(registry, url, body)
         except ForgeError as error:
-            return replace(before, error=error)
+            return replace(last, error=error)
         if not url.startswith("file:"):
             self._cache.keep_manifest(_key(registry, url), url, data, registry.cache_ttl_s)
         return RegistryAnswer(data)
@@ -159,11 +145,11 @@ def verify(content: bytes, checksum: str, url: str) -> None:
         raise ForgeError(
             "INTEGRITY_ERROR",
             f"Checksum mismatch for {shown}",
-            details={"url": shown, "expected": f"sha256:{checksum}", "actual": f"sha256:{actual}"},
-            suggestions=[
-                "Do not use this file; tell the registry's maintainer",
-                call("cache_clear", "Clear the cache and try again: {}"),
-            ],
+            "Do not use this file; tell the registry's maintainer",
+            call("cache_clear", "Clear the cache and try again: {}"),
+            url=shown,
+            expected=f"sha256:{checksum}",
+            actual=f"sha256:{actual}",
         )
 
 

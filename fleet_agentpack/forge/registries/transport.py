@@ -102,11 +102,10 @@ def _refusal(status: int, request: Request) -> ForgeError:
         return ForgeError(
             "AUTH_FAILED" if sent else "AUTH_REQUIRED",
             f"{shown} {'refused the token' if sent else 'asks for a token'} (HTTP {status})",
-            details={"url": shown, "status": status},
-            suggestions=[
-                run("Log in: {}", "login", "REGISTRY"),
-                "Or set FRACTARY_REGISTRY_TOKEN, or the registry's auth.token_env",
-            ],
+            run("Log in: {}", "login", "REGISTRY"),
+            "Or set FRACTARY_REGISTRY_TOKEN, or the registry's auth.token_env",
+            url=shown,
+            status=status,
         )
     return ForgeError.network(f"{shown} answered HTTP {status}", url=shown, status=status)
 
@@ -121,11 +120,11 @@ def _no_file(url: str, path: Path) -> ForgeError:
     return ForgeError(
         "NETWORK_ERROR",
         f"{path} {what}",
-        details={"url": url, "path": str(path), "status": 404},
-        suggestions=[
-            "Correct the path in the registry's file:// URL, or put the file there",
-            SEE_REGISTRIES,
-        ],
+        "Correct the path in the registry's file:// URL, or put the file there",
+        SEE_REGISTRIES,
+        url=url,
+        path=str(path),
+        status=404,
     )
 
 

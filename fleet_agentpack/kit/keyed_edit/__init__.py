@@ -1,4 +1,4 @@
-"""Edits of one entry in a text that somebody else wrote: comments, order and all else stay."""
+"""Edits of one entry in a file that we do not own; comments and order are preserved."""
 
 from __future__ import annotations
 

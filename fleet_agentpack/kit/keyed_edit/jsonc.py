@@ -155,7 +155,7 @@ def _is_blank(text: str) -> bool:
     return not text.strip()
 
 
-def _nested(keys: Sequence[str], value: Any) -> Any:
+def _nested(keys: Sequence[str], value: object) -> object:
     for key in reversed(keys):
         value = {key: value}
     return value

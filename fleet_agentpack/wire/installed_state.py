@@ -1,0 +1,99 @@
+"""Installed tools as they are listed, kept for the front in a file of our cache directory.
+
+The file belongs to the files that it was made from: with other stamps than these it is not used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fleet_agentpack.kit.stamps import UNCERTAIN, Stamp, stamp
+from fleet_agentpack.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class ListedTool(NamedTuple):
+    """One tool as it is listed in both eras."""
+
+    legacy: str
+    modern: str
+    writes: bool
+
+
+class InstalledState(NamedTuple):
+    """The tools, and the files that say so."""
+
+    stamps: Mapping[str, Stamp | None]
+    tools: tuple[ListedTool, ...]
+
+    @property
+    def certain(self) -> bool:
+        """Whether any later change of these files is bound to show."""
+        return UNCERTAIN not in self.stamps.values()
+
+    @property
+    def current(self) -> bool:
+        """Whether no file has changed since."""
+        return stamps_of(self.stamps) == self.stamps
+
+    def to_json(self) -> str:
+        """The file's text."""
+        kept = {"version": __version__, "stamps": self.stamps, "tools": self.tools}
+        return json.dumps(kept, ensure_ascii=False)
+
+
+def stamps_of(paths: Iterable[str]) -> dict[str, Stamp | None]:
+    """The stamps of some files as they are now."""
+    return {path: stamp(path) for path in paths}
+
+
+def state_path(cache: str, domain: str) -> str:
+    """Where a domain's installed tools are kept."""
+    return os.path.join(cache, f"{domain}-listed.json")  # noqa: PTH118
+
+
+def read_state(path: str) -> InstalledState | None:
+    """The kept state; None when there is none that this version wrote."""
+    try:
+        with open(path, encoding="utf-8") as stream:  # noqa: PTH123
+            kept: Any = json.load(stream)
+        stamps = {path: each and tuple(each) for path, each in kept["stamps"].items()}
+        state = InstalledState(stamps, tuple(ListedTool(*each) for each in kept["tools"]))
+        return state if kept["version"] == __version__ else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+class InstalledTools:
+    """The installed tools as the front knows them."""
+
+    def __init__(self, roots: list[str], kept: str) -> None:
+        self._roots, self._kept = roots, kept
+        self.known = stamps_of(roots)  # the files that the last list was made from, as they were
+
+    def listed(self, *, modern: bool, read_only: bool) -> list[str] | None:
+        """The tools as they are listed; None when only the server can tell."""
+        if not any(map(may_exist, self._roots)):
+            self.known = dict.fromkeys(self._roots)
+            return []
+        state = read_state(self._kept)
+        if state is None or not state.current or not state.stamps.keys() >= set(self._roots):
+            return None
+        self.known = dict(state.stamps)
+        tools = [each for each in state.tools if not (each.writes and read_only)]
+        return [each.modern if modern else each.legacy for each in tools]
+
+
+def may_exist(path: str) -> bool:
+    """Whether there is something at a path, or no way to know."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,181 @@
+"""Makes `listing.json`, the answers that the front gives before FastMCP is imported.
+
+    python -m fleet_agentpack.wire.listing
+
+The answers are the server's own, taken apart: a frame for each, and the items of each domain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from fleet_agentpack import domains as rooms
+from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.private import serve_streams
+from fleet_agentpack.settings import Directories, Settings
+from fleet_agentpack.wire.known_shapes import MODERN
+from fleet_agentpack.wire.provider import Services
+from fleet_agentpack.wire.recorded import LISTINGS, PATH, Selection
+from fleet_agentpack.wire.server import build_server
+from fleet_agentpack.wire.stdio import encoded
+
+if TYPE_CHECKING:
+    from fastmcp import FastMCP
+    from mcp_types import JSONRPCMessage
+
+    from fleet_agentpack.wire.provider import DomainTools
+
+Request = tuple[str, dict[str, Any]]
+
+_HANDSHAKE_VERSION = HANDSHAKE_PROTOCOL_VERSIONS[-1]
+_CLIENT = {"name": "listing", "version": "0"}
+ENVELOPE = {
+    "_meta": {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientInfo": _CLIENT,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+}
+NAMES = {name: name.split("/")[-2] for name in LISTINGS} | {
+    "resources/templates/list": "resourceTemplates"
+}
+
+
+def initialize(version: str) -> Request:
+    """A handshake."""
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": _CLIENT}
+    return "initialize", params
+
+
+def results(selection: Selection, home: Path, requests: Sequence[Request]) -> list[str]:
+    """What a server for a user with nothing installed answers, each result as it is written."""
+    chosen = dataclasses.replace(
+        _settings(home), only=selection.only, read_only=selection.read_only
+    )
+    return asyncio.run(_results(build_server(chosen), requests))
+
+
+def _settings(home: Path) -> Settings:
+    dirs = Directories(*(home / each for each in ("config", "state", "cache", "data")))
+    return Settings(environ={"HOME": str(home)}, cwd=home, home=home, directories=dirs)
+
+
+async def _results(mcp: FastMCP[Any], requests: Sequence[Request]) -> list[str]:
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCRequest
+
+    to_server, reading = anyio.create_memory_object_stream[SessionMessage | Exception](1)
+    writing, from_server = anyio.create_memory_object_stream[SessionMessage](1)
+    found = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve_streams, mcp, reading, writing)
+        for method, params in requests:
+            request = JSONRPCRequest(jsonrpc="2.0", id=0, method=method, params=params)
+            await to_server.send(SessionMessage(request))
+            found.append(_result((await from_server.receive()).message))
+        await to_server.aclose()
+        await from_server.aclose()
+    return found
+
+
+def _result(message: JSONRPCMessage) -> str:
+    text = encoded(message).decode()
+    opening = '{"jsonrpc":"2.0","id":0,"result":'
+    if not text.startswith(opening):
+        raise ValueError(f"the server refused a listing: {text}")
+    return text.removeprefix(opening).removesuffix("}")
+
+
+def make() -> dict[str, Any]:
+    """Everything that the front needs to know."""
+    chosen = dict(zip(rooms.ROOMS, rooms.select(), strict=True))
+    handshake = initialize(_HANDSHAKE_VERSION)
+    return {
+        "server_name": rooms.SERVER_NAME,
+        "opening": rooms.instructions([]),
+        "domains": {name: _facts(domain) for name, domain in chosen.items()},
+        "versions": [*HANDSHAKE_PROTOCOL_VERSIONS],
+        "legacy": _era(handshake, {}, chosen),
+        "modern": _era(("server/discover", ENVELOPE), ENVELOPE, chosen),
+    }
+
+
+def _facts(domain: DomainTools) -> dict[str, Any]:
+    """What the front has to know of a domain, also which files tell of its installed tools."""
+    with tempfile.TemporaryDirectory() as home:
+        services = Services(_settings(Path(home)))
+        sources = domain.catalogue(services.get(domain)).sources() if domain.catalogue else ()
+        below = [str(Path(path).relative_to(home)) for path in sources]
+    return {
+        "server_name": domain.server_name,
+        "instructions": rooms.instructions([domain]).split("\n", 1)[1],
+        "sources": below,
+    }
+
+
+def _era(first: Request, params: dict[str, Any], chosen: dict[str, DomainTools]) -> dict[str, Any]:
+    """The answers of one era, as templates and items."""
+    requests = [first, *((method, params) for method in LISTINGS)]
+    with tempfile.TemporaryDirectory() as home:
+        by_domain = {
+            name: results(Selection((name,)), Path(home), requests) for name in rooms.ROOMS
+        }
+    name, domain = next(iter(chosen.items()))
+    opening, *lists = by_domain[name]
+    recorded: dict[str, Any] = {first[0]: _template(opening, domain)}
+    for number, (method, text) in enumerate(zip(LISTINGS, lists, strict=True), 1):
+        every = {each: json.loads(found[number]) for each, found in by_domain.items()}
+        recorded[method] = {
+            "frame": _frame(text, domain, NAMES[method]),
+            "items": {
+                each: [[_text(item), _writes(chosen[each], item)] for item in found[NAMES[method]]]
+                for each, found in every.items()
+                if found[NAMES[method]]
+            },
+        }
+    return recorded
+
+
+def _frame(text: str, domain: DomainTools, key: str) -> str:
+    items = f'"{key}":{_text(json.loads(text)[key])}'
+    before, after = text.split(items)
+    return f'{_template(before, domain)}"{key}":[%(items)s]{_template(after, domain)}'
+
+
+def _template(text: str, domain: DomainTools) -> str:
+    """An answer with places for what differs between selections."""
+    marked = text.replace("%", "%%")
+    for name, before, value in (
+        ("instructions", '"instructions":', rooms.instructions([domain])),
+        ("version", '"protocolVersion":', _HANDSHAKE_VERSION),
+        ("name", '{"name":', domain.server_name),
+    ):
+        marked = marked.replace(before + _text(value).replace("%", "%%"), f"{before}%({name})s")
+    return marked
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _writes(domain: DomainTools, item: dict[str, Any]) -> bool:
+    tools = domain.tools_for(read_only=True)
+    return item["name"] in domain.tools and item["name"] not in {tool.name for tool in tools}
+
+
+def text() -> str:
+    """The file as it should be."""
+    return json.dumps(make(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    write_atomic(Path(PATH), text())

@@ -1,0 +1,155 @@
+"""Installed tools while the front is alone: listed from what was kept, announced on a change."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_agentpack.wire.quick_start import quick_start
+from tests.rig import SERVE, Stdio, child_environment, eventually, modern_meta
+
+CHANGED = "notifications/tools/list_changed"
+TOOL = "agentpack__csv__stats"
+
+
+def run(*words: str) -> None:
+    subprocess.run([*SERVE, *words], check=True, capture_output=True, env=child_environment())
+
+
+def names(server: Stdio, **params: Any) -> set[str]:
+    return {tool["name"] for tool in server.ask("tools/list", **params)["result"]["tools"]}
+
+
+def is_alone(server: Stdio) -> bool:
+    """Whether the front has not handed over: nothing of the server is loaded."""
+    loaded = Path(f"/proc/{server.process.pid}/maps").read_text()
+    return "pydantic_core" not in loaded
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+
+@pytest.fixture
+def installed(work: Path) -> Iterator[Path]:
+    """A home with one installed tool, kept for the front by a server that has listed it."""
+    run("tool", "install", "agentpack/csv/stats")
+    home = work.parent
+    kept = list_until_kept(home)
+    yield kept
+
+
+def list_until_kept(home: Path) -> Path:
+    def kept() -> list[Path]:
+        with Stdio(FLEET_AGENTPACK_FRONT="off") as server:
+            server.hello()
+            assert TOOL in names(server)
+        return list(home.rglob("enact-listed.json"))
+
+    eventually(kept)
+    return kept()[0]
+
+
+def test_kept_tools_are_listed_as_the_server_lists_them(installed: Path) -> None:
+    for options in ([], ["--only", "enact"], ["--read-only"]):
+        for params in ({}, {"_meta": modern_meta()}):
+            found = []
+            for switch in ("on", "off"):
+                with Stdio([*SERVE, *options], FLEET_AGENTPACK_FRONT=switch) as server:
+                    if not params:
+                        server.hello()
+                    found.append(json.dumps(server.ask("tools/list", **params)["result"]))
+                    assert is_alone(server) == (switch == "on")
+            assert found[0] == found[1]
+            assert TOOL in found[0]
+
+
+def test_without_what_was_kept_the_server_lists_them(installed: Path) -> None:
+    for damage in ("", "{}", '{"version": 5}', installed.read_text()[:-5]):
+        installed.write_text(damage)
+        with Stdio() as server:
+            server.hello()
+            assert is_alone(server)
+            assert TOOL in names(server)
+            assert not is_alone(server)
+
+
+def test_a_changed_file_of_a_tool_makes_what_was_kept_useless(work: Path, installed: Path) -> None:
+    (manifest,) = work.parent.rglob(".enact/tools/agentpack/csv/stats/*/enact.md")
+    manifest.write_text(manifest.read_text() + "\n")
+    with Stdio() as server:
+        server.hello()
+        assert TOOL not in names(server)
+
+
+def test_a_change_is_announced_while_the_front_is_alone(work: Path) -> None:
+    with Stdio() as server:
+        server.hello()
+        assert TOOL not in names(server)
+        run("tool", "install", "agentpack/csv/stats")
+        server.wait_for_notification(CHANGED)
+        assert is_alone(server)
+        eventually(lambda: TOOL in names(server))
+        assert not is_alone(server)
+        server.notifications.clear()
+        run("tool", "uninstall", "agentpack/csv/stats")
+        server.wait_for_notification(CHANGED)
+        eventually(lambda: TOOL not in names(server))
+
+
+def test_a_change_during_the_hand_over_is_announced(work: Path) -> None:
+    with Stdio() as server:
+        server.hello()
+        names(server)
+        number = server.send("tools/call", name="enact__list", arguments={})
+        run("tool", "install", "agentpack/csv/stats")
+        server.wait(number)
+        server.wait_for_notification(CHANGED)
+        eventually(lambda: TOOL in names(server))
+
+
+def test_the_quick_start_finds_our_directories(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fleet_agentpack.settings import Directories
+
+    monkeypatch.setattr("os.isatty", lambda _: False)
+    for chosen in ("", "relative", str(work / "elsewhere")):
+        monkeypatch.setenv("XDG_CACHE_HOME", chosen)
+        monkeypatch.setenv("XDG_CONFIG_HOME", chosen)
+        directories = Directories.of_user()
+        import os
+
+        start = quick_start([], os.environ)
+        assert start and start.cache == str(directories.cache)
+        directories.config.mkdir(parents=True)
+        (directories.config / "config.toml").write_text("")
+        assert quick_start([], os.environ) is None
+        (directories.config / "config.toml").unlink()
+        directories.config.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("argv", "only", "read_only"),
+    [
+        ([], (), False),
+        (["--only", "fleet, enact,", "--read-only"], ("fleet", "enact"), True),
+        (["--only=", "--log-level=debug"], (), False),
+    ],
+)
+def test_plain_options_are_understood(
+    work: Path, argv: list[str], only: tuple[str, ...], read_only: bool
+) -> None:
+    start = quick_start(argv, {"HOME": str(work)})
+    assert start and start.selection == (only, read_only)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["plan"], ["--http"], ["--only"], ["--only", "--http"], ["--log-level", "loud"], ["-h"]],
+)
+def test_all_else_goes_the_long_way(work: Path, argv: list[str]) -> None:
+    assert quick_start(argv, {"HOME": str(work)}) is None
