@@ -82,7 +82,7 @@ class Config:
     """The whole file; a section is checked when it is asked for."""
 
     path: Path
-    data: Mapping[str, Any] | EnactError  # or why the file cannot be used
+    data: Mapping[str, object] | EnactError  # or why the file cannot be used
     environ: Mapping[str, str]
     home: Path
 
@@ -139,7 +139,7 @@ class ConfigFile:
         return Config(self.path, _data(self.path), self._environ, self._home)
 
 
-def _data(path: Path) -> Mapping[str, Any] | EnactError:
+def _data(path: Path) -> Mapping[str, object] | EnactError:
     try:
         data = yaml12.load(read_text(path, LARGEST_CONFIG))
     except FileNotFoundError:

@@ -127,11 +127,7 @@ class Projector:
         self._folders = {}
         sources: dict[str, Stamp | None] = {}
         for store in self._stores:
-<<<<<<< HEAD
             sources |= {str(path): certain_stamp(path) for path in store.sources()}
-=======
-            sources |= _certain(_stamps(store.sources()))
->>>>>>> 03357617bdcbca9a3b913e71442bc2bc07bce125
             versions, shown, wrong = _pins(store)
             warnings += wrong
             for name, version in versions.items():

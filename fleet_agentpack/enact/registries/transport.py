@@ -100,7 +100,7 @@ class RegistryHttp:
         background.run(self._http.close())
 
 
-def parse_object(body: bytes, registry: str) -> dict[str, Any]:
+def parse_object(body: bytes, registry: str) -> dict[str, object]:
     """A JSON object. Raises `EnactError` for anything else, such as a proxy's HTML."""
     try:
         found = json.loads(body)
