@@ -127,7 +127,7 @@ class Projector:
         self._folders = {}
         sources: dict[str, Stamp | None] = {}
         for store in self._stores:
-            sources |= {str(path): certain_stamp(path) for path in store.sources()}
+            sources |= _certain(_stamps(store.sources()))
             versions, shown, wrong = _pins(store)
             warnings += wrong
             for name, version in versions.items():
