@@ -15,7 +15,7 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.kit.files import read_text
 
 
-def read_object(path: Path) -> dict[str, Any] | None:
+def read_object(path: Path) -> dict[str, object] | None:
     """A JSON object; None when there is no file. Raises `EnactError` for anything else."""
     try:
         found = json.loads(read_text(path))
