@@ -220,7 +220,7 @@ def test_what_somebody_else_changed_meanwhile_is_left_alone_and_named(
     other = '{"tools": {"alice/hello": "1.0.0"}, "mine": true}'
     (home / ".enact/mcp.json").write_text(other)
     answer = make_service(home).install("agentpack/csv/stats")
-    assert any("mcp.json was changed by somebody else" in text for text in answer.warnings)
+    assert any("mcp.json was changed by another program" in text for text in answer.warnings)
     assert read(home / ".enact/mcp.json")["mine"] is True
     assert read(home / ".enact/tools.json")["tools"]["alice/hello"] == "1.1.0"
 
