@@ -208,7 +208,7 @@ def test_a_file_changed_after_a_kill_is_left_alone_and_kept(tmp_path: Path) -> N
     assert any("interrupted" in text for text in answer.warnings)
     assert (lab.user / ".codex/AGENTS.md").read_text() == "neither old nor new\n"
     warnings = recover(lab)
-    assert any("AGENTS.md was changed by somebody else" in text for text in warnings)
+    assert any("AGENTS.md was changed by another program" in text for text in warnings)
     assert (lab.user / ".codex/AGENTS.md").read_text() == "neither old nor new\n"
     assert (lab.user / ".codex/prompts/new.md").read_text() == "created\n"
     kept = list((lab.home_dir / "state/snapshots").rglob("*.found"))

@@ -324,7 +324,7 @@ def test_what_was_edited_after_a_kill_is_left_alone_and_named(
     edited = work / ".fractary/plugins/@acme/worker/agents/worker.yaml"
     edited.write_text("mine")
     result = installer(forge).uninstall("@acme/base", "local", force=True)
-    assert "@acme/worker was changed by somebody else" in str(result.warnings)
+    assert "@acme/worker was changed by another program" in str(result.warnings)
     assert edited.read_text() == "mine"
 
 

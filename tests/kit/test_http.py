@@ -253,7 +253,7 @@ async def test_redirects_are_followed_and_credentials_stay_with_their_server() -
 @pytest.mark.parametrize("target", ["http://h.test/", "file:///etc/passwd", "ftp://h.test/"])
 async def test_a_redirect_to_a_weaker_or_odd_address_is_refused(target: str) -> None:
     made, script, _ = scripted(status(302, location=target), OK, redirects=5)
-    with pytest.raises(http.RedirectRefused, match="not followed"):
+    with pytest.raises(http.RedirectRefused, match="not allowed"):
         await made.request("GET", HOST)
     assert len(script.requests) == 1
     await made.close()
@@ -271,7 +271,7 @@ async def test_a_redirect_to_what_is_no_address_is_an_error(target: str, redirec
 
 async def test_an_endless_redirect_is_given_up() -> None:
     made, script, _ = scripted(status(307, location="/again"), redirects=5)
-    with pytest.raises(http.RedirectRefused, match="without end"):
+    with pytest.raises(http.RedirectRefused, match="too many times"):
         await made.request("GET", HOST)
     assert len(script.requests) == 6
     await made.close()
