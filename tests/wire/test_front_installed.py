@@ -54,9 +54,8 @@ def kept_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def entered(kept_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def entered(kept_home: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """That home, entered."""
-    enter_empty_home(tmp_path, monkeypatch)
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(kept_home))
