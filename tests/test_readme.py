@@ -29,8 +29,8 @@ VARIABLE = (
     r"\b(?:(?:FLEET_AGENTPACK|CODER|AGENTPACK|CODEX|ENACT|FRACTARY|CLAUDE_CONFIG|GEMINI_CLI)_[A-Z_]+"
     r"|NO_COLOR|FORCE_COLOR)\b"
 )
-# Not the user's to set: given to tools that run, or taken from agents that run.
-INTERNAL = {"ENACT_EXECUTION_ID"}
+# Not the user's to set: given to tools that run, taken from agents that run, or for tests.
+INTERNAL = {"ENACT_EXECUTION_ID", "FLEET_AGENTPACK_FRONT"}
 
 
 def marked(name: str) -> str:
@@ -65,9 +65,8 @@ def test_the_entries_for_clients_start_the_server() -> None:
             entries += tomllib.loads(text)["mcp_servers"].values()
     assert len(entries) == 4
     for entry in entries:
-        assert entry["command"] == "uvx"
-        assert entry["args"][:3] == ["--from", "/path/to/fleet-agentpack", "fleet-agentpack"]
-    for options in {tuple(entry["args"][3:]) for entry in entries}:
+        assert entry["command"] == "/path/to/fleet-agentpack/.venv/bin/fleet-agentpack"
+    for options in {tuple(entry.get("args", ())) for entry in entries}:
         with Stdio([*SERVE, *options]) as server:
             assert server.hello()["serverInfo"]["name"] == "agentpack"
             assert len(server.ask("tools/list")["result"]["tools"]) in (25, 43)

@@ -27,10 +27,12 @@ class Running:
 
 
 def launch_words(running: Running) -> list[str]:
-    """The words that start the server: by uvx from a checkout, by script, or by interpreter."""
+    """The words that start the server, offline too: its script, else uvx, else the interpreter."""
     script = _script(running)
-    checkout = running.package if _is_checkout(running.package) else None
     short_lived = script is not None and not _SHORT_LIVED.isdisjoint(script.parts)
+    if script and not short_lived:
+        return [str(script)]
+    checkout = running.package if _is_checkout(running.package) else None
     if short_lived:
         checkout = checkout or _directory_of(running.direct_url)
     if running.uvx and checkout:

@@ -48,14 +48,17 @@ def test_without_any_script_the_interpreter_is_named(tmp_path: Path) -> None:
     assert launch_words(running(tmp_path)) == words
 
 
-def test_a_checkout_goes_by_uvx_where_there_is_one(tmp_path: Path, checkout: Path) -> None:
+def test_a_checkout_without_a_script_goes_by_uvx(tmp_path: Path, checkout: Path) -> None:
     words = [UVX, "--from", str(checkout), "fleet-agentpack"]
     assert launch_words(running(tmp_path, package=checkout, uvx=UVX)) == words
 
 
-def test_a_checkout_without_uvx_goes_by_its_script(tmp_path: Path, checkout: Path) -> None:
+def test_a_checkout_goes_by_its_script_which_needs_no_network(
+    tmp_path: Path, checkout: Path
+) -> None:
     script = place(tmp_path / "venv/bin/fleet-agentpack")
-    assert launch_words(running(tmp_path, package=checkout)) == [str(script)]
+    for uvx in (None, UVX):
+        assert launch_words(running(tmp_path, package=checkout, uvx=uvx)) == [str(script)]
 
 
 def test_a_script_that_uvx_made_for_one_run_is_not_registered(

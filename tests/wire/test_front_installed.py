@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fleet_agentpack.wire.quick_start import quick_start
+from tests.conftest import enter_empty_home
 from tests.rig import SERVE, Stdio, child_environment, eventually, modern_meta
+from tests.wire.forked import Forks
+from tests.wire.scripts import as_bytes, request
 
 CHANGED = "notifications/tools/list_changed"
 TOOL = "agentpack__csv__stats"
@@ -35,56 +37,67 @@ def is_alone(server: Stdio) -> bool:
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
-@pytest.fixture
-def installed(work: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def kept_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with one installed tool, kept for the front by a server that has listed it."""
-    run("tool", "install", "agentpack/csv/stats")
-    home = work.parent
-    kept = list_until_kept(home)
-    yield kept
+    with pytest.MonkeyPatch.context() as patch:
+        home = enter_empty_home(tmp_path_factory.mktemp("kept"), patch)
+        run("tool", "install", "agentpack/csv/stats")
+
+        def kept() -> bool:
+            with Stdio(FLEET_AGENTPACK_FRONT="off") as server:
+                assert TOOL in names(server)
+            return any(home.rglob("enact-listed.json"))
+
+        eventually(kept)
+        return home
 
 
-def list_until_kept(home: Path) -> Path:
-    def kept() -> list[Path]:
-        with Stdio(FLEET_AGENTPACK_FRONT="off") as server:
-            server.hello()
-            assert TOOL in names(server)
-        return list(home.rglob("enact-listed.json"))
-
-    eventually(kept)
-    return kept()[0]
+@pytest.fixture
+def entered(kept_home: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That home, entered."""
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(kept_home))
+    return kept_home
 
 
-def test_kept_tools_are_listed_as_the_server_lists_them(installed: Path) -> None:
-    for options in ([], ["--only", "enact"], ["--read-only"]):
+def test_kept_tools_are_listed_as_the_server_lists_them(entered: Path) -> None:
+    forks = Forks(entered)
+    for argv in ([], ["--only", "enact"], ["--read-only"]):
         for params in ({}, {"_meta": modern_meta()}):
-            found = []
-            for switch in ("on", "off"):
-                with Stdio([*SERVE, *options], FLEET_AGENTPACK_FRONT=switch) as server:
-                    if not params:
-                        server.hello()
-                    found.append(json.dumps(server.ask("tools/list", **params)["result"]))
-                    assert is_alone(server) == (switch == "on")
-            assert found[0] == found[1]
-            assert TOOL in found[0]
+            asked = as_bytes(request(1, "tools/list", params))
+            alone, served = (forks.run([asked], argv, front=front) for front in (True, False))
+            assert alone == served
+            assert TOOL in str(alone["lines"])
+    forks.close()
+    with Stdio() as server:
+        server.hello()
+        assert TOOL in names(server)
+        assert is_alone(server)
 
 
-def test_without_what_was_kept_the_server_lists_them(installed: Path) -> None:
-    for damage in ("", "{}", '{"version": 5}', installed.read_text()[:-5]):
-        installed.write_text(damage)
-        with Stdio() as server:
-            server.hello()
-            assert is_alone(server)
-            assert TOOL in names(server)
-            assert not is_alone(server)
+@pytest.mark.parametrize("damage", ["", "{}", '{"version": 5}', "cut"])
+def test_without_what_was_kept_the_server_lists_them(entered: Path, damage: str) -> None:
+    (kept,) = entered.rglob("enact-listed.json")
+    before = kept.read_text()
+    kept.write_text(before[:-5] if damage == "cut" else damage)
+    with Stdio() as server:
+        server.hello()
+        assert is_alone(server)
+        assert TOOL in names(server)
+        assert not is_alone(server)
+    assert kept.read_text() == before  # written anew
 
 
-def test_a_changed_file_of_a_tool_makes_what_was_kept_useless(work: Path, installed: Path) -> None:
-    (manifest,) = work.parent.rglob(".enact/tools/agentpack/csv/stats/*/enact.md")
-    manifest.write_text(manifest.read_text() + "\n")
+def test_a_changed_file_of_a_tool_makes_what_was_kept_useless(entered: Path) -> None:
+    (manifest,) = entered.rglob(".enact/tools/agentpack/csv/stats/*/enact.md")
+    before = manifest.read_bytes()
+    manifest.write_bytes(before + b"\n")
     with Stdio() as server:
         server.hello()
         assert TOOL not in names(server)
+    manifest.write_bytes(before)
 
 
 def test_a_change_is_announced_while_the_front_is_alone(work: Path) -> None:
@@ -121,8 +134,6 @@ def test_the_quick_start_finds_our_directories(work: Path, monkeypatch: pytest.M
         monkeypatch.setenv("XDG_CACHE_HOME", chosen)
         monkeypatch.setenv("XDG_CONFIG_HOME", chosen)
         directories = Directories.of_user()
-        import os
-
         start = quick_start([], os.environ)
         assert start and start.cache == str(directories.cache)
         directories.config.mkdir(parents=True)
