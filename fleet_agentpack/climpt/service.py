@@ -134,7 +134,7 @@ def _usage(command: Command) -> str:
 
 def open_climpt(settings: Settings) -> ClimptService:
     """The service for the project that the settings name. Raises `ClimptError`."""
-    files = ProjectFiles(settings.cwd, settings.home)
+    files = ProjectFiles(settings.project, settings.home, settings.place.advice)
     execute = settings.table("climpt").get("execute", "render")
     if execute == "render":
         return ClimptService(files, lambda request: asyncio.to_thread(render, files, request))

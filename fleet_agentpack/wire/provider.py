@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fastmcp.dependencies import CurrentContext
@@ -30,6 +31,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.settings import Settings, SettingsError
+from fleet_agentpack.wire.projects import named_project
 from fleet_agentpack.wire.recorded import Note, facts_of
 from fleet_agentpack.wire.replies import ToolRefused, result_of
 from fleet_agentpack.wire.schema import tidy, without_nulls
@@ -238,27 +240,32 @@ class DomainTools(LocalProvider):
 
 
 class Services:
-    """The domains' services, each made when first asked for and closed with the server."""
+    """The domains' services, each made when first asked for and closed with the server.
+
+    A request that names a project has services of its own, made for that project.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self._opened: dict[DomainTools, Any] = {}
+        self.settings = settings.served()
+        self._opened: dict[tuple[DomainTools, Path | None], Any] = {}
         self._turn = threading.Lock()  # the list of tools is watched from another thread
 
     def get(self, domain: DomainTools) -> Any:
         """The service of a domain. Raises `AppError` or `SettingsError` if it cannot be made."""
+        project = named_project()
         with self._turn:
-            if domain not in self._opened:
-                self._opened[domain] = domain.open_service(self.settings)
-            return self._opened[domain]
+            if (domain, project) not in self._opened:
+                settings = self.settings.served(project) if project else self.settings
+                self._opened[domain, project] = domain.open_service(settings)
+            return self._opened[domain, project]
 
-    def opened(self) -> Mapping[DomainTools, Any]:
-        """Those made so far."""
-        return dict(self._opened)
+    def opened(self) -> Sequence[tuple[DomainTools, Any]]:
+        """Those made so far, with their domains."""
+        return [(domain, service) for (domain, _), service in self._opened.items()]
 
     async def close(self) -> None:
         """Close every service that has a `close` method."""
-        for service in self.opened().values():
+        for _, service in self.opened():
             close = getattr(service, "close", None)
             result = close() if close else None
             if inspect.isawaitable(result):
