@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.climpt.results import Description, Initialised, Match, Prompt
+from fleet_agentpack.climpt.results import Description, Found, Initialised, Prompt
 from fleet_agentpack.climpt.service import open_climpt
 from fleet_agentpack.console.command import Commands, Console, Line
 from fleet_agentpack.console.table import Table
@@ -50,7 +50,7 @@ def run_search(console: Console) -> None:
     """Print what search finds."""
     given = console.arguments
     found = open_climpt(console.settings).search(" ".join(given.query), given.agent)
-    console.answer(found, _show_matches(found, console.paint))
+    console.answer(found.results if console.as_json else found, _show_matches(found, console.paint))
 
 
 def run_describe(console: Console) -> None:
@@ -71,7 +71,12 @@ def run_execute(console: Console) -> None:
     service = open_climpt(console.settings)
     names = given.agent, given.c1, given.c2, given.c3
     prompt = asyncio.run(service.execute(*names, options))
-    console.answer(Prompt(prompt), [Verbatim(prompt.removesuffix("\n"))])
+    result = Prompt(prompt.text, prompt.unfilled or UNKNOWN)
+    console.answer(result, [Verbatim(prompt.text.removesuffix("\n"))])
+    if prompt.unfilled and not console.as_json:
+        console.warn(
+            [f"no value for {', '.join(prompt.unfilled)}; {_how_to_fill(prompt.unfilled)}"]
+        )
 
 
 def _add_agent(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +98,18 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+_FLAGS = {
+    "input_text": "--stdin",
+    "input_text_file": "--file PATH",
+    "destination_path": "--destination PATH",
+}
+
+
+def _how_to_fill(names: tuple[str, ...]) -> str:
+    flags = [_FLAGS.get(n) or f"--uv {n.removeprefix('uv-')}=VALUE" for n in names]
+    return f"pass {' '.join(flags)}"
+
+
 def _show_files(done: Initialised, paint: Paint) -> Iterator[Line]:
     for name in done.written:
         yield paint("wrote", "green"), name
@@ -101,12 +118,10 @@ def _show_files(done: Initialised, paint: Paint) -> Iterator[Line]:
     yield 'Next: fleet-agentpack climpt search "group changes and commit"'
 
 
-def _show_matches(found: list[Match], paint: Paint) -> Iterator[Line]:
-    if found:
-        rows = [[f"{m.score:.2f}", paint(m.name, "cyan"), m.description] for m in found]
+def _show_matches(found: Found, paint: Paint) -> Iterator[Line]:
+    if found.results:
+        rows = [[f"{m.score:.2f}", paint(m.name, "cyan"), m.description] for m in found.results]
         yield Table(["score", "command", "description"], rows)
-    else:
-        yield "No command matches; try other words."
 
 
 def _show_description(found: Description, paint: Paint) -> Iterator[Line]:

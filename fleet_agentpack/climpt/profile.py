@@ -54,6 +54,11 @@ class Profile:
         return self._folder(self.working_dir, "app_schema", "base_dir")
 
     @property
+    def schema_name(self) -> str:
+        """The folder of the schemas as the configuration writes it."""
+        return self._text("app_schema", "base_dir") or ""
+
+    @property
     def destination_prefix(self) -> str:
         """What is put before a destination, as it stands."""
         return self._text("options", "destination", "prefix") or ""

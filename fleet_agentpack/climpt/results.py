@@ -51,6 +51,7 @@ class Description(NamedCommand):
 
     usage: Maybe[str] = UNKNOWN
     options: Maybe[CommandOptions] = UNKNOWN
+    warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,15 @@ class Prompt:
     """A command's prompt, on the command line; over MCP the text stands alone."""
 
     prompt: str
+    unfilled: Maybe[tuple[str, ...]] = UNKNOWN  # variables in it that no value was given for
+
+
+@dataclass(frozen=True)
+class Found:
+    """What search found; `warnings` say what there is when nothing fits."""
+
+    results: tuple[Match, ...]
+    warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,7 @@ class Reloaded:
     agent: str
     commandCount: int
     message: str
+    warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
 
 @dataclass(frozen=True)
