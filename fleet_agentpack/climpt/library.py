@@ -66,12 +66,17 @@ def domains(files: ProjectFiles, agent: str) -> list[str]:
         for root in files.roots()
         for file in (root / CONFIG_FOLDER).glob(f"*{_APP}")
     }
-    others = [f"{other}-" for other in files.agents() if other != DEFAULT_AGENT]
+    others = [f"{other}-" for other in files.folders() if other != DEFAULT_AGENT]
     if agent == DEFAULT_AGENT:
         found = {name for name in names if not name.startswith(tuple(others))}
     else:
         found = {n.removeprefix(f"{agent}-") for n in names if n.startswith(f"{agent}-")}
     return sorted(name for name in found if NAME.fullmatch(name))
+
+
+def has_profile(files: ProjectFiles, name: str) -> bool:
+    """Whether there is a configuration of that name, usable or not."""
+    return any((root / CONFIG_FOLDER / f"{name}{_APP}").exists() for root in files.roots())
 
 
 def prompts(profile: Profile, c1: str) -> Iterator[PromptPlace]:

@@ -73,6 +73,19 @@ class ProjectFiles:
             places = [below(root, path) for root in self.roots()]
         return next((place for place in places if place.exists()), places[0])
 
+    def shown(self, path: Path) -> str:
+        """A file as people name it: relative to the project, or to the home."""
+        project, home = (root.resolve() for root in (self._project(), self._home))
+        if path.is_relative_to(project):
+            return str(path.relative_to(project))
+        return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+    def folders(self) -> list[str]:
+        """Every folder that an agent may have: a profile's name may begin with its name."""
+        return sorted(
+            {*self.agents(), *(p.name for r in self.roots() for p in (r / FOLDER).glob("*/"))}
+        )
+
     def agents(self) -> list[str]:
         """Every agent that has a registry: those configured, then those with a folder."""
         folders = sorted(

@@ -82,6 +82,33 @@ class Reloaded:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """Something wrong with a file; `fixable` means that `check --write` corrects it."""
+
+    path: str
+    problem: str
+    fixable: bool = False
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `check` found, and the files that it wrote."""
+
+    agent: str
+    commandCount: int
+    findings: tuple[Finding, ...]
+    written: Maybe[tuple[str, ...]] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Added:
+    """A new command's prompt, and the other files that were made or changed for it."""
+
+    prompt: str
+    written: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Initialised:
     """What `init` did: files written, and files that were there and stayed as they are."""
 

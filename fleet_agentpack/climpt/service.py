@@ -167,9 +167,14 @@ def _told(warnings: tuple[str, ...]) -> Maybe[tuple[str, ...]]:
     return warnings or UNKNOWN
 
 
+def files_of(settings: Settings) -> ProjectFiles:
+    """Where the project that the settings name keeps its prompts."""
+    return ProjectFiles(settings.cwd, settings.home)
+
+
 def open_climpt(settings: Settings) -> ClimptService:
     """The service for the project that the settings name. Raises `ClimptError`."""
-    files = ProjectFiles(settings.cwd, settings.home)
+    files = files_of(settings)
     execute = settings.table("climpt").get("execute", "render")
     if execute == "render":
         return ClimptService(files, lambda request: asyncio.to_thread(render, files, request))
