@@ -19,7 +19,7 @@ class Handover(NamedTuple):
 
     unread: bytes = b""  # the handshake again, then what the client sent and nobody has answered
     unwritten: bytes = b""  # answers that the client has not taken yet
-    listed: Mapping[str, Stamp | None] | None = None  # installed tools' files, as told the client
+    listed: Mapping[str, Stamp | None] | None = None  # the files behind the list the client has
 
 
 NOTHING_LEFT = Handover()

@@ -63,7 +63,8 @@ class _Front:
         self._legacy = self._modern = False  # which protocol era the client speaks, once known
         self._greeted = False  # a handshake was answered, its confirmation has not arrived
         self._unwritten = b""
-        self._told: dict[str, Stamp | None] | None = None  # the list of tools that the client knows
+        self._told: dict[str, Stamp | None] | None = None  # the files as the client knows of them
+        self._current: dict[str, Stamp | None] | None = None  # the files behind the list it has
         self._watch: Watch | None = None
 
     def run(self) -> Handover | None:
@@ -91,7 +92,7 @@ class _Front:
         if self._watch is not None:
             self._watch.close()
         unread = b"\n".join([*self._replay, *lines, rest])
-        return Handover(unread, self._unwritten, self._told)
+        return Handover(unread, self._unwritten, self._current)
 
     # Answers
 
@@ -154,10 +155,11 @@ class _Front:
         for each in self._installed if method == "tools/list" else ():
             tools = each.listed(modern=modern, read_only=self._listing.read_only)
             if tools is None:
+                self._current = None
                 return None
             more += tools
         if method == "tools/list" and not modern:
-            self._told = self._known()
+            self._told = self._current = self._known()
         return self._listing.listing(method, modern=modern, more=more)
 
     # The wire
@@ -207,7 +209,7 @@ class _Front:
     def _tell_of_changes(self) -> None:
         now = stamps_of(self._told or ())
         if now != self._told:
-            self._told = now
+            self._told, self._current = now, None
             self._write(_CHANGED)
 
     def _known(self) -> dict[str, Stamp | None]:

@@ -126,6 +126,19 @@ def test_a_change_during_the_hand_over_is_announced(work: Path) -> None:
         eventually(lambda: TOOL in names(server))
 
 
+def test_a_change_after_the_hand_over_is_announced(work: Path) -> None:
+    """Also where the call was another domain's, and the server has not yet looked for itself."""
+    with Stdio() as server:
+        server.hello()
+        assert TOOL not in names(server)
+        server.call("fractary_forge_config_get", key="x")
+        for change in ("install", "uninstall"):
+            run("tool", change, "agentpack/csv/stats")
+            server.wait_for_notification(CHANGED)
+            eventually(lambda change=change: (TOOL in names(server)) == (change == "install"))
+            server.notifications.clear()
+
+
 def test_the_quick_start_finds_our_directories(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fleet_agentpack.settings import Directories
 
