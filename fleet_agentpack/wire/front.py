@@ -13,7 +13,7 @@ import select
 import signal
 from typing import TYPE_CHECKING
 
-from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover
+from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover, read_some, write_some
 from fleet_agentpack.wire.installed_state import InstalledTools, stamps_of, state_path
 from fleet_agentpack.wire.known_shapes import LONGEST_LINE, Known, known_message
 from fleet_agentpack.wire.recorded import LISTINGS, RecordedListing
@@ -166,7 +166,7 @@ class _Front:
 
     def _read(self) -> bytes:
         try:
-            return os.read(self._wire.reading, CHUNK)
+            return read_some(self._wire.reading, CHUNK)
         except OSError:
             return b""
 
@@ -177,7 +177,7 @@ class _Front:
                 self._unwritten = message
                 return
             try:
-                message = message[os.write(self._wire.writing, message[:PIECE]) :]
+                message = message[write_some(self._wire.writing, message[:PIECE]) :]
             except BrokenPipeError:
                 raise
             except OSError as error:
@@ -201,10 +201,16 @@ class _Front:
             self._let_it_settle()
 
     def _let_it_settle(self) -> None:
+        """Wait until a change is complete, or the client has something to say."""
         for _ in range(10):
-            if self._watch is None or not _readable([self._watch.fileno()], QUIET_S):
+            if self._watch is None:
                 return
             self._watch.drain()
+            if stamps_of(self._told or ()) == self._told:
+                return  # something else near these files
+            ready = _readable([self._wire.reading, self._watch.fileno()], QUIET_S)
+            if ready != [self._watch.fileno()]:
+                return
 
     def _tell_of_changes(self) -> None:
         now = stamps_of(self._told or ())
