@@ -90,7 +90,7 @@ def take_over(
     options.only = domain or options.only
 
     def serve_on() -> int:
-        settings = _settings(options)
+        settings = _settings(options, lenient=True)  # a session that has begun goes on
         _begin(settings, options.log_level)
         return _serve_wire(settings, wire, left)
 

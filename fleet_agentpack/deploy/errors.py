@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from fleet_agentpack.deploy.results import Envelope, Failure
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.kit.results import jsonable
 
@@ -113,6 +112,9 @@ class DeployError(AppError):
 
     def payload(self) -> dict[str, Any]:
         """The failure as an envelope."""
+        # Every server knows this class, few ever need the results.
+        from fleet_agentpack.deploy.results import Envelope, Failure
+
         failure = Failure(self.code, self.message, dict(sorted(self.details.items())))
         nothing: dict[str, object] = {}
         envelope = Envelope.of(self.command_id or "agentpack", nothing, errors=[failure])
