@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
+from fleet_agentpack.kit.actions import called
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.kit.results import jsonable
 
@@ -142,7 +143,9 @@ class DeployError(AppError):
     @classmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for a bug in this package."""
-        error = cls("E_UNEXPECTED", f"{tool} failed unexpectedly; see the server's log for details")
+        error = cls(
+            "E_UNEXPECTED", f"{called(tool)} failed unexpectedly; see the server's log for details"
+        )
         return error.during(_COMMAND_IDS.get(tool, tool))
 
     @classmethod
