@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, results, rollback
+from fleet_agentpack.deploy import (
+    apply,
+    doctor,
+    lockfile,
+    manifest,
+    questions,
+    results,
+    rollback,
+)
 from fleet_agentpack.deploy.actions import command, status_actions
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
@@ -28,6 +36,7 @@ from fleet_agentpack.deploy.text_diff import text_diffs
 from fleet_agentpack.deploy.transaction import Report, Transaction, pending
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
+from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN
@@ -159,12 +168,38 @@ class DeployService:
             data = results.RollbackPreview(changes=changes, rolled_back_to=to)
             return Envelope.of("rollback", data, prepared.warnings)
 
+    @paused_collector()
+    def question(self, request: Request) -> Question:
+        """What a person is asked before a deploy. Raises what would refuse it anyway."""
+        with self._command("deploy --apply"), self._cache(request) as cache:
+            found = self._propose(request, cache, Reader(cache.reader.hashes))
+            if not request.adopt:
+                apply.refuse_adoption(found.plan)
+            return questions.about_apply(request, found.plan)
+
+    def rollback_question(self, to: str) -> Question:
+        """What a person is asked before a rollback."""
+        with self._command("rollback"), self._cache(Request()) as cache:
+            history = self._snapshots.history()
+            chosen = rollback.choose(history, self._snapshots, to)
+            reader = Reader(cache.reader.hashes)
+            prepared = rollback.prepare(history, self._snapshots, chosen, reader)
+            return questions.about_rollback(prepared)
+
     # Commands that write.
 
     def deploy(
-        self, request: Request, report: Report = _silent, confirm: Confirm | None = None
+        self,
+        request: Request,
+        report: Report = _silent,
+        confirm: Confirm | None = None,
+        approved: str | None = None,
     ) -> Envelope[PlanData]:
-        """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
+        """Make the disk as the plan says; `confirm` may still say no. A dry run only plans.
+
+        `approved` is the digest of the only plan that may be carried out. Raises
+        `PlanChangedError` if it has become another.
+        """
         name = "deploy" if request.dry_run else "deploy --apply"
         with self._command(name), self._cache(request) as cache:
             disk = self._disk(cache.reader.hashes)
@@ -173,7 +208,7 @@ class DeployService:
             recovered = self._recover_pending(disk, report)
             seen = self._snapshots.ids()[-1:]
             found = self._propose(request, cache, disk, recovered)
-            if not _approved(found, confirm):
+            if not _approved(found, confirm, approved):
                 return _untouched(found)
             # The plan was made, and perhaps confirmed by a person, without the lock, which others
             # may need meanwhile. If somebody has deployed since, it is made and confirmed again.
@@ -181,12 +216,14 @@ class DeployService:
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
                     recovered += Transaction(self._home, disk, report).recover()
                     found = self._propose(request, cache, disk, recovered)
-                    if not _approved(found, confirm):
+                    if not _approved(found, confirm, approved):
                         return _untouched(found)
                 return self._apply(found, disk, report)
 
-    def rollback(self, to: str, report: Report = _silent) -> Envelope[results.RollbackData]:
-        """Go back to a snapshot; recorded as an event of its own."""
+    def rollback(
+        self, to: str, report: Report = _silent, approved: str | None = None
+    ) -> Envelope[results.RollbackData]:
+        """Go back to a snapshot; recorded as an event of its own. `approved` is as for `deploy`."""
         with self._command("rollback"), self._cache(Request()) as cache:
             disk = self._disk(cache.reader.hashes)
             # A refused call writes nothing, not even the lock file: refuse before locking.
@@ -196,6 +233,8 @@ class DeployService:
                 history = self._snapshots.history()
                 chosen = rollback.choose(history, self._snapshots, to)
                 prepared = rollback.prepare(history, self._snapshots, chosen, disk)
+                if approved is not None:
+                    questions.about_rollback(prepared).check(approved)
                 event_id = self._snapshots.new_id()
                 Transaction(self._home, disk, report).run(prepared.batch(event_id))
             warnings = [
@@ -349,10 +388,12 @@ class DeployService:
             raise DeployError.io(self._home.lock, error, "lock") from error
 
 
-def _approved(found: Proposal, confirm: Confirm | None) -> bool:
+def _approved(found: Proposal, confirm: Confirm | None, approved: str | None) -> bool:
     """Whether to apply: something changes, and it is confirmed. Raises `DeployError`."""
     if not found.workspace.request.adopt:
         apply.refuse_adoption(found.plan)
+    if approved is not None:
+        questions.about_apply(found.workspace.request, found.plan).check(approved)
     return not found.is_needless and (confirm is None or confirm(found.plan))
 
 
