@@ -11,18 +11,19 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import get_args
 
 from fleet_agentpack import domains
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import (
+    Ask,
     HttpSettings,
     Settings,
     SettingsError,
     check_exposure,
     read_token_file,
-    split_names,
 )
 from fleet_agentpack.version import __version__
 from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover
@@ -36,6 +37,8 @@ MISTAKEN, FAILED, INTERRUPTED, UNREAD = 2, 1, 130, 141
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
+# Options that an environment variable can give too, such as FLEET_AGENTPACK_ONLY.
+SETTINGS = ("only", "tools", "without", "no_extras", "prefix", "project", "ask")
 HTTP_ONLY = ("host", "port", "token_file", "allowed_host", "install_scope")  # need --http
 
 # Command → the room whose `commands` declare it, and one line of help.
@@ -224,10 +227,10 @@ def _let_work_be_interrupted() -> None:
 
 
 def _settings(options: argparse.Namespace, *, lenient: bool = False) -> Settings:
-    settings = Settings.read(lenient=lenient)
+    given = {name: value for name in SETTINGS if (value := getattr(options, name))}
+    settings = Settings.read(options=given, lenient=lenient)
     return dataclasses.replace(
         settings,
-        only=split_names(options.only) or settings.only,
         read_only=options.read_only,
         http=_http_settings(options, settings) if options.http else settings.http,
     )
@@ -243,6 +246,7 @@ def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSetti
         token=_token(options.token_file or configured.token_file, settings),
         allowed_hosts=(*configured.allowed_hosts, *(options.allowed_host or ())),
         install_scope=options.install_scope or HttpSettings.install_scope,
+        projects=tuple(expand_home(each, settings.home) for each in configured.projects),
     )
 
 
@@ -281,6 +285,24 @@ def _server_parser(prog: str) -> argparse.ArgumentParser:
         "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
     )
     parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
+    parser.add_argument("--tools", metavar="NAME[,NAME]", default="", help="serve only these tools")
+    parser.add_argument(
+        "--without", metavar="NAME[,NAME]", default="", help="leave these tools out"
+    )
+    parser.add_argument(
+        "--no-extras",
+        action="store_const",
+        const="1",
+        default="",
+        help="leave out the tools beyond the contracts",
+    )
+    parser.add_argument("--prefix", default="", help="put PREFIX_ before every tool's name")
+    parser.add_argument(
+        "--project", metavar="DIR", default="", help="the project (the working directory)"
+    )
+    parser.add_argument(
+        "--ask", choices=get_args(Ask), default="", help="when a person is asked too (never)"
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning")
     _add_http_options(parser.add_argument_group("HTTP instead of stdio"))
     return parser

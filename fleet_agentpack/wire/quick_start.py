@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 APP = "fleet-agentpack"
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+_LONG_WAY = ("CONFIG", "PROJECT", "TOOLS", "WITHOUT", "PREFIX", "NO_EXTRAS", "ASK")
 FRONT_SWITCH = "FLEET_AGENTPACK_FRONT"  # "off" for tests that compare
 
 
@@ -36,7 +37,7 @@ def quick_start(
     home = environ.get("HOME", "")
     if selection is None or not can_have_front(environ) or not os.path.isabs(home):  # noqa: PTH117
         return None
-    if "FLEET_AGENTPACK_CONFIG" in environ or os.isatty(0):
+    if any(f"FLEET_AGENTPACK_{name}" in environ for name in _LONG_WAY) or os.isatty(0):
         return None
     config = os.path.join(_directory(environ, "config", home), "config.toml")  # noqa: PTH118
     if may_exist(config) or not _in_a_directory():
