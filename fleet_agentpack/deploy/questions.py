@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
+from fleet_agentpack.deploy.apply import refuse_adoption
 from fleet_agentpack.deploy.compare import Change, Plan
+from fleet_agentpack.deploy.model import MANIFEST_PREFIX
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.rollback import Rollback
 from fleet_agentpack.kit.approval import Group, Question, digest_of
 
 
 def about_apply(request: Request, plan: Plan) -> Question:
-    """The question whether to carry a plan out; what would be lost comes first."""
+    """The question whether to carry a plan out; what would be lost comes first.
+
+    Raises `DeployError` for files that agentpack did not write, without `adopt`.
+    """
+    if not request.adopt:
+        refuse_adoption(plan)
     changes = plan.changes
     groups = _groups(
         changes,
@@ -33,16 +41,26 @@ def about_apply(request: Request, plan: Plan) -> Question:
     )
 
 
+def only_approved(request: Request, approved: str | None) -> Callable[[Plan], bool] | None:
+    """Confirms the approved plan and raises `PlanChangedError` for any other; None: any will do."""
+    if approved is None:
+        return None
+
+    def confirm(plan: Plan) -> bool:
+        about_apply(request, plan).check(approved)
+        return True
+
+    return confirm
+
+
 def about_rollback(rollback: Rollback) -> Question:
     """The question whether to go back to a snapshot; it always undoes something."""
     edited = {step.path for step in rollback.edited}
+    files = [step for step in rollback.steps if not _is_manifest(step.path)]
     groups = [
-        ("Delete", [step.path for step in rollback.steps if step.blob is None]),
+        ("Delete", [step.path for step in files if step.blob is None]),
         ("Restore, though it was edited by hand", sorted(edited)),
-        (
-            "Restore",
-            [step.path for step in rollback.steps if step.blob and step.path not in edited],
-        ),
+        ("Restore", [step.path for step in files if step.blob and step.path not in edited]),
     ]
     content = [
         (step.target, step.op, step.path, step.before_sha256, step.blob and step.blob.sha256)
@@ -50,12 +68,17 @@ def about_rollback(rollback: Rollback) -> Question:
     ]
     return Question(
         f"Roll back to snapshot {rollback.to.id} of {rollback.to.created_at[:19]} UTC:"
-        f" {len(rollback.steps)} file(s) change.",
+        f" {len(files)} file(s) change.",
         [Group(title, names) for title, names in groups if names],
         "Go back to this snapshot",
         bool(rollback.steps),
         digest_of(rollback.to.id, content),
     )
+
+
+def _is_manifest(path: str) -> bool:
+    """Whether a file is our own record of a root; nobody needs to see it."""
+    return os.path.basename(path).startswith(MANIFEST_PREFIX)
 
 
 def _is_risky(change: Change) -> bool:

@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from fleet_agentpack.deploy import (
-    apply,
-    doctor,
-    lockfile,
-    manifest,
-    questions,
-    results,
-    rollback,
-)
+from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, results, rollback
 from fleet_agentpack.deploy.actions import command, status_actions
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
@@ -25,9 +17,11 @@ from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.orphans import left_behind
 from fleet_agentpack.deploy.pinning import Pinning
+from fleet_agentpack.deploy.questions import about_apply, about_rollback, only_approved
 from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
+from fleet_agentpack.deploy.rollback import Rollback
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.survey import Survey
@@ -156,50 +150,33 @@ class DeployService:
 
     def preview_rollback(self, to: str) -> Envelope[results.RollbackPreview]:
         """What a rollback would change."""
-        with self._command("rollback"), self._cache(Request()) as cache:
-            history = self._snapshots.history()
-            chosen = rollback.choose(history, self._snapshots, to)
-            reader = Reader(cache.reader.hashes)
-            prepared = rollback.prepare(history, self._snapshots, chosen, reader)
-            changes = [
-                results.RestoreRow(step.op, step.path, step.path, step.target)
-                for step in prepared.steps
-            ]
-            data = results.RollbackPreview(changes=changes, rolled_back_to=to)
-            return Envelope.of("rollback", data, prepared.warnings)
+        prepared = self._would_roll_back(to)
+        steps = prepared.steps
+        rows = [results.RestoreRow(step.op, step.path, step.path, step.target) for step in steps]
+        data = results.RollbackPreview(changes=rows, rolled_back_to=to)
+        return Envelope.of("rollback", data, prepared.warnings)
 
-    @paused_collector()
     def question(self, request: Request) -> Question:
         """What a person is asked before a deploy. Raises what would refuse it anyway."""
-        with self._command("deploy --apply"), self._cache(request) as cache:
-            found = self._propose(request, cache, Reader(cache.reader.hashes))
-            if not request.adopt:
-                apply.refuse_adoption(found.plan)
-            return questions.about_apply(request, found.plan)
+        with self._command("deploy --apply"):
+            return about_apply(request, self.differences(request))
 
     def rollback_question(self, to: str) -> Question:
         """What a person is asked before a rollback."""
-        with self._command("rollback"), self._cache(Request()) as cache:
-            history = self._snapshots.history()
-            chosen = rollback.choose(history, self._snapshots, to)
-            reader = Reader(cache.reader.hashes)
-            prepared = rollback.prepare(history, self._snapshots, chosen, reader)
-            return questions.about_rollback(prepared)
+        return about_rollback(self._would_roll_back(to))
 
     # Commands that write.
 
-    def deploy(
-        self,
-        request: Request,
-        report: Report = _silent,
-        confirm: Confirm | None = None,
-        approved: str | None = None,
+    def deploy_approved(
+        self, request: Request, report: Report, approved: str | None
     ) -> Envelope[PlanData]:
-        """Make the disk as the plan says; `confirm` may still say no. A dry run only plans.
+        """Deploy the plan with this digest. Raises `PlanChangedError` if it is another by now."""
+        return self.deploy(request, report, only_approved(request, approved))
 
-        `approved` is the digest of the only plan that may be carried out. Raises
-        `PlanChangedError` if it has become another.
-        """
+    def deploy(
+        self, request: Request, report: Report = _silent, confirm: Confirm | None = None
+    ) -> Envelope[PlanData]:
+        """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
         name = "deploy" if request.dry_run else "deploy --apply"
         with self._command(name), self._cache(request) as cache:
             disk = self._disk(cache.reader.hashes)
@@ -208,7 +185,7 @@ class DeployService:
             recovered = self._recover_pending(disk, report)
             seen = self._snapshots.ids()[-1:]
             found = self._propose(request, cache, disk, recovered)
-            if not _approved(found, confirm, approved):
+            if not _approved(found, confirm):
                 return _untouched(found)
             # The plan was made, and perhaps confirmed by a person, without the lock, which others
             # may need meanwhile. If somebody has deployed since, it is made and confirmed again.
@@ -216,14 +193,17 @@ class DeployService:
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
                     recovered += Transaction(self._home, disk, report).recover()
                     found = self._propose(request, cache, disk, recovered)
-                    if not _approved(found, confirm, approved):
+                    if not _approved(found, confirm):
                         return _untouched(found)
                 return self._apply(found, disk, report)
 
     def rollback(
         self, to: str, report: Report = _silent, approved: str | None = None
     ) -> Envelope[results.RollbackData]:
-        """Go back to a snapshot; recorded as an event of its own. `approved` is as for `deploy`."""
+        """Go back to a snapshot; recorded as an event of its own.
+
+        Raises `PlanChangedError` if it is not, or no longer, the approved one.
+        """
         with self._command("rollback"), self._cache(Request()) as cache:
             disk = self._disk(cache.reader.hashes)
             # A refused call writes nothing, not even the lock file: refuse before locking.
@@ -234,7 +214,7 @@ class DeployService:
                 chosen = rollback.choose(history, self._snapshots, to)
                 prepared = rollback.prepare(history, self._snapshots, chosen, disk)
                 if approved is not None:
-                    questions.about_rollback(prepared).check(approved)
+                    about_rollback(prepared).check(approved)
                 event_id = self._snapshots.new_id()
                 Transaction(self._home, disk, report).run(prepared.batch(event_id))
             warnings = [
@@ -290,13 +270,19 @@ class DeployService:
 
     @paused_collector()
     def differences(self, request: Request) -> Plan:
-        """The plan itself, for showing the differences as text."""
+        """The plan itself, for showing it to a person."""
         with self._command("diff"), self._cache(request) as cache:
             return self._propose(request, cache, Reader(cache.reader.hashes)).plan
 
     def texts(self, found: Plan) -> Iterator[tuple[Change, str]]:
         """The differences of a plan as text, one by one."""
         return text_diffs(self._home, found.changes)
+
+    def _would_roll_back(self, to: str) -> Rollback:
+        with self._command("rollback"), self._cache(Request()) as cache:
+            history, reader = self._snapshots.history(), Reader(cache.reader.hashes)
+            chosen = rollback.choose(history, self._snapshots, to)
+            return rollback.prepare(history, self._snapshots, chosen, reader)
 
     def _propose(
         self, request: Request, cache: RepoCache, reader: Reader, recovered: Sequence[str] = ()
@@ -388,12 +374,10 @@ class DeployService:
             raise DeployError.io(self._home.lock, error, "lock") from error
 
 
-def _approved(found: Proposal, confirm: Confirm | None, approved: str | None) -> bool:
+def _approved(found: Proposal, confirm: Confirm | None) -> bool:
     """Whether to apply: something changes, and it is confirmed. Raises `DeployError`."""
     if not found.workspace.request.adopt:
         apply.refuse_adoption(found.plan)
-    if approved is not None:
-        questions.about_apply(found.workspace.request, found.plan).check(approved)
     return not found.is_needless and (confirm is None or confirm(found.plan))
 
 

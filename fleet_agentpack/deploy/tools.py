@@ -140,7 +140,7 @@ async def deploy_apply(
     Call plan first; rollback with the snapshot_id undoes it.
     """
     request = Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt)
-    apply = in_thread(lambda approved: deploy.deploy(request, call.report, approved=approved))
+    apply = in_thread(lambda approved: deploy.deploy_approved(request, call.report, approved))
     if dry_run:
         return await apply(None)
     return await approval.carry_out(in_thread(lambda: deploy.question(request)), apply)
