@@ -29,11 +29,10 @@ def about_apply(request: Request, plan: Plan) -> Question:
         ("Update", lambda change: change.op == "update"),
         ("Create", lambda change: change.op == "create"),
     )
-    counts = plan.summary
+    counts = ", ".join(f"{count} to {op}" for op, count in vars(plan.summary).items() if count)
     where = ", ".join(sorted({change.target for change in changes}))
     return Question(
-        f"Deploy profile {request.profile} to {where}: {counts.create} file(s) to create,"
-        f" {counts.update} to update, {counts.delete} to delete.",
+        f"Deploy profile {request.profile} to {where}. Files: {counts}.",
         groups,
         "Write these files",
         any(map(_is_risky, changes)),
@@ -68,7 +67,7 @@ def about_rollback(rollback: Rollback) -> Question:
     ]
     return Question(
         f"Roll back to snapshot {rollback.to.id} of {rollback.to.created_at[:19]} UTC:"
-        f" {len(files)} file(s) change.",
+        f" {len(files)} files change.",
         [Group(title, names) for title, names in groups if names],
         "Go back to this snapshot",
         bool(rollback.steps),

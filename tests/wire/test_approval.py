@@ -83,7 +83,7 @@ async def test_what_was_shown_and_agreed_to_is_done(lab: Lab, era: Any) -> None:
     }
     gone, taken = lab.user / ".codex/prompts/hello.md", lab.user / ".codex/prompts/mine.md"
     assert asked.message.splitlines() == [
-        "Deploy profile default to codex, vscode: 1 file(s) to create, 1 to update, 2 to delete.",
+        "Deploy profile default to codex, vscode. Files: 1 to create, 2 to delete, 1 to update.",
         "Delete:",
         f"  {gone}",
         f"  {lab.project}/.github/prompts/hello.prompt.md",
