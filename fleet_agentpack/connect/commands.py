@@ -63,9 +63,9 @@ def connect(console: Console) -> None:
     only = _domains(options, settings, connection.client)
     entry = _entry(only, settings, connection.machine, options.ask)
     console.show(*_show_choice(connection.client, only, settings))
-    console.show(*_show_asking(connection.client, options.ask))
     if options.print:
         console.show(*_show_instructions(connection, entry, console.paint))
+        console.show(*_show_asking(connection.client, options.ask))
         return
     change = connection.plan_add(entry)
     if change is None:
@@ -74,6 +74,7 @@ def connect(console: Console) -> None:
         _carry_out(connection, change, console)
     checked = _check(connection, settings)
     console.show(*_show_check(connection, checked, console.paint))
+    console.show(*_show_asking(connection.client, options.ask))
 
 
 def _remove(connection: Connection, console: Console) -> None:
