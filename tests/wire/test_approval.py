@@ -11,6 +11,7 @@ from typing import Any, Literal
 import anyio
 import pytest
 from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
 from mcp.client import Client as SdkClient
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import ElicitResult
@@ -20,7 +21,7 @@ from fleet_agentpack.wire import approval
 from fleet_agentpack.wire.server import build_server
 from tests.deploy.lab import Lab, files, tree
 from tests.person import YES, Person
-from tests.rig import SERVE, Stdio, child_environment, modern_meta
+from tests.rig import SERVE, Http, Stdio, child_environment, modern_meta
 
 ERAS: tuple[Literal["legacy"], Literal["auto"]] = ("legacy", "auto")
 
@@ -235,6 +236,17 @@ async def test_the_sdks_own_client_over_stdio(lab: Lab, era: Any) -> None:
     )
     async with SdkClient(words, mode=era, elicitation_callback=person.answer) as client:
         result = await client.call_tool("deploy_apply", {"yes": True, "adopt": True})
+    assert result.structured_content["data"]["applied"] is True
+    assert len(person.seen) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_over_http(lab: Lab, era: Any) -> None:
+    person = Person(YES)
+    with Http("--ask", "require", FLEET_AGENTPACK_TOKEN="secret") as server:
+        address = StreamableHttpTransport(f"http://127.0.0.1:{server.port}/mcp", auth="secret")
+        async with Client(address, mode=era, elicitation_handler=person) as client:
+            result = await client.call_tool("deploy_apply", {"yes": True, "adopt": True})
     assert result.structured_content["data"]["applied"] is True
     assert len(person.seen) == 1
 
