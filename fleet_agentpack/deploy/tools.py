@@ -53,7 +53,8 @@ mcp = DomainTools(
     "agentpack",
     server_name="agentpack",
     instructions="agentpack: deploy instructions, skills, prompts and commands to Codex,"
-    " Claude Code, Cursor and VS Code. plan, diff, deploy_apply; status finds drift; rollback.",
+    " Claude Code, Cursor and VS Code. [Call {plan, diff, deploy_apply}.] [{status} finds drift.]"
+    " [{rollback} goes back.]",
     error=DeployError,
     open_service=open_service,
 )
@@ -71,7 +72,7 @@ def plan(
 ) -> "results.Envelope[results.PlanData]":
     """List the files that deploying the pack of agent instructions would create, update or delete.
 
-    Call it first, then diff or deploy_apply.
+    Call it first[, then {diff or deploy_apply}].
     """
     return deploy.plan(Request(repo, profile, target, machine, dry_run=dry_run))
 
@@ -86,7 +87,7 @@ def diff(
     machine: Machine = None,
     dry_run: bool = False,
 ) -> "results.Envelope[results.PlanData]":
-    """Show each change of the plan with its hash before and after. Then call deploy_apply."""
+    """Show each change of the plan with its hash before and after. [Then call {deploy_apply}.]"""
     return deploy.diff(Request(repo, profile, target, machine, dry_run=dry_run))
 
 
@@ -116,7 +117,7 @@ def doctor(
 ) -> "results.Envelope[results.DoctorData]":
     """Check the pack's directories, permissions, git hygiene and overlays.
 
-    Call it when plan, deploy_apply or rollback fails, and do what it suggests.
+    [Call it when {plan, deploy_apply or rollback} fails, and do what it suggests.]
     """
     return deploy.doctor(Request(repo, target=target))
 
@@ -137,7 +138,7 @@ async def deploy_apply(
 ) -> "results.Envelope[results.PlanData] | Unanswered":
     """Write the files of the plan for Codex, Claude Code, Cursor and VS Code, all or nothing.
 
-    Call plan first; rollback with the snapshot_id undoes it.
+    [Call {plan} first[; {rollback} with the snapshot_id undoes it].]
     """
     request = Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt)
     apply = in_thread(lambda approved: deploy.deploy_approved(request, call.report, approved))
@@ -156,9 +157,9 @@ async def rollback(
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
 ) -> "results.Envelope[results.RollbackData] | Unanswered":
-    """Restore the deployed files of a snapshot, then call status to check.
+    """Restore the deployed files of a snapshot[, then call {status} to check].
 
-    deploy_apply and agentpack://snapshots give the ids.
+    The ids are in agentpack://snapshots[ and in the answers of {deploy_apply}].
     """
     return await approval.carry_out(
         in_thread(lambda: deploy.rollback_question(to)),
@@ -168,7 +169,7 @@ async def rollback(
 
 @mcp.resource("agentpack://snapshots", mime_type="application/json")
 def snapshots(deploy: "DeployService" = Depends(mcp.service)) -> str:
-    """The snapshots that rollback can return to, newest first."""
+    """The snapshots[ that {rollback} can return to], newest first."""
     return _as_json(deploy.snapshots)
 
 
