@@ -26,6 +26,11 @@ class Unchanged:
         self._given_up = False
         self._answers: dict[Hashable, Any] = {}
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether changes are notified here, as far as it is known."""
+        return self._watch is not None
+
     def answer(self, question: Hashable, make: Callable[[], T]) -> T:
         """The answer as it was made last, or made now if anything may have changed since."""
         watch = self._ready()

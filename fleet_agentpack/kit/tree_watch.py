@@ -67,8 +67,12 @@ class TreeWatch:
     """Everything that was looked at, by directory; only ever grows until it is closed."""
 
     def __init__(self, limit: int) -> None:
-        self._mounts = Mounts()
         self._queue = Inotify()
+        try:
+            self._mounts = Mounts()
+        except OSError:
+            self._queue.close()
+            raise
         self._limit = limit
         self._by_watch: dict[int, _Place] = {}
         self._by_real: dict[str, _Place] = {}  # directories only
