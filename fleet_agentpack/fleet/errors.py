@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
+from fleet_agentpack.kit.approval import Refusal
 from fleet_agentpack.kit.errors import AppError, Problem
 
 Kind = Literal["bad_request", "not_found", "conflict", "unavailable"]
@@ -99,6 +100,13 @@ class FleetError(AppError):
         return cls.bad_request(
             f"Invalid arguments for {called(tool)}: {told}",
             problems=[{"field": p.field, "message": p.message} for p in problems],
+        )
+
+    @classmethod
+    def not_approved(cls, tool: str, refusal: Refusal) -> Self:
+        """400 for a change that a person was to agree to and has not."""
+        return cls.bad_request(
+            f"{tool} was not carried out: {refusal.told}.", reason=f"approval_{refusal.value}"
         )
 
     @classmethod

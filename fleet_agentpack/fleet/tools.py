@@ -7,6 +7,7 @@ from pydantic import Field
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire.approval import Approval, CurrentApproval, Unanswered
 from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.provider import DESTROYS_REMOTE, READS_REMOTE, WRITES_REMOTE, DomainTools
 
@@ -84,13 +85,20 @@ async def show_agent_task_history(
 
 @mcp.tool(annotations=DESTROYS_REMOTE)
 async def delete_agent(
-    *, fleet: "FleetService" = Depends(mcp.service), call: Call = CurrentCall(), agent_name: str
-) -> "results.AgentDeleted":
+    *,
+    fleet: "FleetService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    approval: Approval = CurrentApproval(),
+    agent_name: str,
+) -> "results.AgentDeleted | Unanswered":
     """Delete an agent that is no longer needed and destroy its workspace, even while it is busy.
 
     The message says what was kept.
     """
-    return await fleet.delete(agent_name, call.report)
+    return await approval.carry_out(
+        lambda: fleet.deletion(agent_name),
+        lambda approved: fleet.delete(agent_name, call.report, approved),
+    )
 
 
 @mcp.tool(annotations=WRITES_REMOTE)

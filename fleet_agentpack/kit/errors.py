@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
+from fleet_agentpack.kit.approval import Refusal
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class AppError(Exception):
     def confirm_required(cls, tool: str) -> AppError:
         """The error for a mutating call without `yes: true`, where a domain has such calls."""
         raise NotImplementedError(f"{cls.__name__} has no error for an unconfirmed {tool}")
+
+    @classmethod
+    def not_approved(cls, tool: str, refusal: Refusal) -> AppError:
+        """The error for a call that a person was to agree to and has not; nothing was done."""
+        return cls(f"{tool} was not carried out: {refusal.told}.")
 
     @classmethod
     def unexpected(cls, tool: str) -> Self:

@@ -13,11 +13,11 @@ import select
 import signal
 from typing import TYPE_CHECKING
 
+from fleet_agentpack.kit.watch import POLL_INTERVAL_S, Watch, open_watch
 from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover, read_some, write_some
 from fleet_agentpack.wire.installed_state import InstalledTools, stamps_of, state_path
 from fleet_agentpack.wire.known_shapes import LONGEST_LINE, Known, known_message
 from fleet_agentpack.wire.recorded import LISTINGS, RecordedListing
-from fleet_agentpack.wire.watch import POLL_INTERVAL_S, Watch, open_watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ from mcp_types import InitializeResult, SubscriptionsListenRequestParams
 
 from fleet_agentpack.kit.private import connection_of, protocol_server
 from fleet_agentpack.kit.stamps import Stamp
+from fleet_agentpack.kit.watch import POLL_INTERVAL_S, Watch, open_watch
 from fleet_agentpack.wire.installed_state import stamps_of
-from fleet_agentpack.wire.watch import POLL_INTERVAL_S, Watch, open_watch
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP

@@ -28,6 +28,7 @@ from pydantic import PrivateAttr
 from pydantic import ValidationError as PydanticError
 from pydantic_core import PydanticSerializationError, to_json
 
+from fleet_agentpack.kit.approval import NotApprovedError
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.wire.recorded import Note, facts_of
@@ -124,6 +125,9 @@ class DomainTool(FunctionTool):
             for cause in _causes(error):
                 if isinstance(cause, AppError):
                     raise ToolRefused(cause) from error
+                if isinstance(cause, NotApprovedError):
+                    told = self._error.not_approved(self.name, cause.refusal)
+                    raise ToolRefused(told) from error
                 if isinstance(cause, SettingsError):
                     raise self._refused([Problem("", "settings", str(cause))]) from error
             raise

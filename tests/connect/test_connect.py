@@ -325,6 +325,18 @@ def test_the_servers_options_count_after_the_command_too(connect: Run) -> None:
     assert connect("codex", "--only", "flet", "--print")[0] == 2
 
 
+def test_asking_is_offered_and_explained(connect: Run) -> None:
+    _, plain, _ = connect("claude", "--print")
+    assert "With --ask risky, Claude Code also asks you" in plain and '"--ask"' not in plain
+    _, asked, _ = connect("claude", "--print", "--ask", "risky")
+    assert "You are asked before files of yours are deleted" in asked
+    assert "Where Claude Code runs without you, it answers no for you." in asked
+    assert re.search(r'"--ask",\s*"risky"', asked)
+    _, blind, _ = connect("gemini", "--print", "--ask", "require")
+    assert "Gemini CLI does not show such questions, so the server refuses all of it." in blind
+    assert "--ask" not in connect("cursor", "--print")[1]
+
+
 @pytest.mark.parametrize("name", ["", "-x", "a b", "a.b", "é", "x" * 65, "../x", "a\n"])
 def test_a_name_that_a_client_would_refuse_is_refused(name: str, connect: Run) -> None:
     status, _, err = connect("codex", f"--name={name}", "--yes")
