@@ -19,7 +19,7 @@ from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
-from fleet_agentpack.kit.shapes import YAML, Count, Rule, Text, UnknownKey, convert, unknown_keys
+from fleet_agentpack.kit.shapes import YAML, Count, Rule, Text, convert, unknown_keys
 from fleet_agentpack.kit.stamps import Remembered
 
 _SAME_POLICY = {"require_audit": "require_attestation"}
@@ -101,16 +101,17 @@ class Config:
         """Where tools run. Raises `EnactError` when it cannot be used."""
         return self._section("execution", _Execution, _execution)
 
-    def unknown_keys(self) -> list[UnknownKey]:
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
         """The settings in known sections that mean nothing, such as misspelt ones."""
         if isinstance(self.data, EnactError):
-            return []
+            return ()
         shapes = {"trust": _Trust, "registry": _Registry, "execution": _Execution}
-        return [
-            unknown
+        return tuple(
+            f"{self.path}: {unknown}"
             for name, shape in shapes.items()
             for unknown in unknown_keys(shape, self.data.get(name), (name,))
-        ]
+        )
 
     def _section(self, name: str, shape: type[S], read: Callable[[S], T]) -> T:
         if isinstance(self.data, EnactError):

@@ -75,7 +75,7 @@ class Sources:
         found += [hit for hit in remote if hit.name not in known and not is_reserved(hit.name)]
         if not found and not warnings and config.registry.url is None:
             warnings = [f"only built-in tools were searched: {config.path} sets no registry.url"]
-        return found[:limit], warnings
+        return found[:limit], [*config.warnings, *warnings]
 
     def acquire(self, wanted: Reference, config: Config, tick: Tick = no_tick) -> Acquired:
         """Fetch and verify a tool, apply the trust policy, write nothing. Raises `EnactError`."""
@@ -100,7 +100,8 @@ class Sources:
             trust=trusted.record(),
         )
         folder = self.builtin.folder(release) if registry is self.builtin else None
-        return Acquired(package, read, receipt, (*trusted.warnings, *read.warnings), folder)
+        warnings = (*config.warnings, *trusted.warnings, *read.warnings)
+        return Acquired(package, read, receipt, warnings, folder)
 
     def recheck(self, receipt: Receipt, config: Config) -> None:
         """Check an installed tool against today's policy. Raises `EnactError` if it is refused."""
