@@ -137,19 +137,16 @@ class ConfigFile:
         return self._last.get(self._load, self.path)
 
     def _load(self) -> Config:
-        return Config(self.path, _data(self.path), self._environ, self._home)
-
-
-def _data(path: Path) -> Mapping[str, object] | EnactError:
-    try:
-        data = yaml12.load(read_text(path, LARGEST_CONFIG))
-    except FileNotFoundError:
-        return {}
-    except (UnreadableError, yaml12.YamlError) as error:
-        return EnactError.config_invalid(path, str(error))
-    if data is None or isinstance(data, dict):
-        return data or {}
-    return EnactError.config_invalid(path, "the file must be a mapping of sections")
+        data: Any
+        try:
+            data = yaml12.load(read_text(self.path, LARGEST_CONFIG)) or {}
+        except FileNotFoundError:
+            data = {}
+        except (UnreadableError, yaml12.YamlError) as error:
+            data = EnactError.config_invalid(self.path, str(error))
+        if not isinstance(data, dict | EnactError):
+            data = EnactError.config_invalid(self.path, "the file must be a mapping of sections")
+        return Config(self.path, data, self._environ, self._home)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from fleet_agentpack.enact.store import write_tree
 from fleet_agentpack.enact.trust.attestations import Subject
 from fleet_agentpack.enact.trust.policy import Trusted, TrustPolicy
 from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.results import jsonable
 
 BUILTIN_ROOT = Path(__file__).parent.parent / "builtin"
 
@@ -97,7 +98,7 @@ class Sources:
             source=registry.label,
             digest=digest,
             files=package.records(),
-            trust=trusted.record(),
+            trust={"policy": trusted.policy, "signers": jsonable(trusted.signers)},
         )
         folder = self.builtin.folder(release) if registry is self.builtin else None
         warnings = (*config.warnings, *trusted.warnings, *read.warnings)
