@@ -18,9 +18,11 @@ from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.orphans import left_behind
 from fleet_agentpack.deploy.pinning import Pinning
+from fleet_agentpack.deploy.questions import about_apply, about_rollback, only_approved
 from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
+from fleet_agentpack.deploy.rollback import Rollback
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.status import status_data
@@ -30,6 +32,7 @@ from fleet_agentpack.deploy.text_diff import text_diffs
 from fleet_agentpack.deploy.transaction import Report, Transaction, pending
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
+from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN
@@ -142,19 +145,28 @@ class DeployService:
 
     def preview_rollback(self, to: str) -> Envelope[results.RollbackPreview]:
         """What a rollback would change."""
-        with self._command("rollback"), self._cache(Request()) as cache:
-            history = self._snapshots.history()
-            chosen = rollback.choose(history, self._snapshots, to)
-            reader = Reader(cache.reader.hashes)
-            prepared = rollback.prepare(history, self._snapshots, chosen, reader)
-            changes = [
-                results.RestoreRow(step.op, step.path, step.path, step.target)
-                for step in prepared.steps
-            ]
-            data = results.RollbackPreview(changes=changes, rolled_back_to=to)
-            return Envelope.of("rollback", data, prepared.warnings)
+        prepared = self._would_roll_back(to)
+        steps = prepared.steps
+        rows = [results.RestoreRow(step.op, step.path, step.path, step.target) for step in steps]
+        data = results.RollbackPreview(changes=rows, rolled_back_to=to)
+        return Envelope.of("rollback", data, prepared.warnings)
+
+    def question(self, request: Request) -> Question:
+        """What a person is asked before a deploy. Raises what would refuse it anyway."""
+        with self._command("deploy --apply"):
+            return about_apply(request, self.differences(request))
+
+    def rollback_question(self, to: str) -> Question:
+        """What a person is asked before a rollback."""
+        return about_rollback(self._would_roll_back(to))
 
     # Commands that write.
+
+    def deploy_approved(
+        self, request: Request, report: Report, approved: str | None
+    ) -> Envelope[PlanData]:
+        """Deploy the plan with this digest. Raises `PlanChangedError` if it is another by now."""
+        return self.deploy(request, report, only_approved(request, approved))
 
     def deploy(
         self, request: Request, report: Report = _silent, confirm: Confirm | None = None
@@ -180,8 +192,13 @@ class DeployService:
                         return _untouched(found)
                 return self._apply(found, disk, report)
 
-    def rollback(self, to: str, report: Report = _silent) -> Envelope[results.RollbackData]:
-        """Go back to a snapshot; recorded as an event of its own."""
+    def rollback(
+        self, to: str, report: Report = _silent, approved: str | None = None
+    ) -> Envelope[results.RollbackData]:
+        """Go back to a snapshot; recorded as an event of its own.
+
+        Raises `PlanChangedError` if it is not, or no longer, the approved one.
+        """
         with self._command("rollback"), self._cache(Request()) as cache:
             disk = self._disk(cache.reader.hashes)
             # A refused call writes nothing, not even the lock file: refuse before locking.
@@ -191,6 +208,8 @@ class DeployService:
                 history = self._snapshots.history()
                 chosen = rollback.choose(history, self._snapshots, to)
                 prepared = rollback.prepare(history, self._snapshots, chosen, disk)
+                if approved is not None:
+                    about_rollback(prepared).check(approved)
                 event_id = self._snapshots.new_id()
                 Transaction(self._home, disk, report).run(prepared.batch(event_id))
             warnings = [
@@ -269,13 +288,19 @@ class DeployService:
 
     @paused_collector()
     def differences(self, request: Request) -> Plan:
-        """The plan itself, for showing the differences as text."""
+        """The plan itself, for showing it to a person."""
         with self._command("diff"), self._cache(request) as cache:
             return self._propose(request, cache, Reader(cache.reader.hashes)).plan
 
     def texts(self, found: Plan) -> Iterator[tuple[Change, str]]:
         """The differences of a plan as text, one by one."""
         return text_diffs(self._home, found.changes)
+
+    def _would_roll_back(self, to: str) -> Rollback:
+        with self._command("rollback"), self._cache(Request()) as cache:
+            history, reader = self._snapshots.history(), Reader(cache.reader.hashes)
+            chosen = rollback.choose(history, self._snapshots, to)
+            return rollback.prepare(history, self._snapshots, chosen, reader)
 
     def _propose(
         self, request: Request, cache: RepoCache, reader: Reader, recovered: Sequence[str] = ()
