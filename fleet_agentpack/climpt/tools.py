@@ -55,7 +55,7 @@ def search(
     Call describe or execute next.
     """
     results = jsonable(climpt.search(query, agent))
-    return Reply(to_text(results), {"results": results})
+    return Reply(to_text(results), {"results": results}, write=lambda cut: to_text(cut["results"]))
 
 
 @mcp.tool(annotations=READS)

@@ -71,6 +71,15 @@ class FleetService:
         """The roles of a project."""
         return results.RoleList(await self._backend.catalogue.roles(plain(project, "project")))
 
+    async def role(self, project: str, name: str) -> results.Role:
+        """One role of a project. Raises 404."""
+        listed = (await self.roles(project)).roles
+        for role in listed:
+            if role.name == name:
+                return role
+        known = ", ".join(role.name for role in listed)
+        raise FleetError.not_found(f"There is no role '{name[:80]}'; choose from {known}.")
+
     async def create(
         self, name: str, project: str, role: str, spec: str, report: Progress = quiet
     ) -> results.AgentCreated:

@@ -26,6 +26,7 @@ MIME_TYPES = {
     "yml": "application/yaml",
     "json": "application/json",
 }
+EVERYTHING = 1_000_000  # more definitions than anybody has
 Source = Literal["local", "global", "stockyard", "all"]
 Tags = Annotated[list[str] | None, Field(description="Any of these tags")]
 Limit = Annotated[int, Field(ge=1, le=1000)]
@@ -298,6 +299,24 @@ def fractary_forge_fork_check(
     Call fractary_forge_fork_diff next for one that has an update.
     """
     return forge.fork_check(name)
+
+
+@mcp.collection("forge://agents")
+def agents(forge: "ForgeService", _session: str | None) -> object:
+    """Every agent definition, as far as it is known."""
+    return forge.listing("agent", limit=EVERYTHING)
+
+
+@mcp.collection("forge://tools")
+def tools(forge: "ForgeService", _session: str | None) -> object:
+    """Every tool definition, as far as it is known."""
+    return forge.listing("tool", limit=EVERYTHING)
+
+
+@mcp.collection("forge://plugins")
+def plugins(forge: "ForgeService", _session: str | None) -> object:
+    """Every installed plugin."""
+    return forge.plugin_list()
 
 
 @mcp.resource("forge://agents/{name*}", name="forge_agent")

@@ -15,7 +15,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, CallToolRequestParams
 
 from fleet_agentpack.kit.errors import AppError
-from fleet_agentpack.wire.replies import ToolRefused, error_result
+from fleet_agentpack.wire.limits import error_result
+from fleet_agentpack.wire.replies import ToolRefused
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -47,7 +48,7 @@ class UnknownTool:
 class CallBoundary(Middleware):
     """Around every tool call: mutations need `yes: true`, errors take their domain's shape."""
 
-    def __init__(self, owners: Mapping[str, DomainTools], otherwise: type[AppError]) -> None:
+    def __init__(self, owners: Mapping[str, DomainTools], otherwise: DomainTools) -> None:
         self._owners = owners  # of the tools that are always there
         self._otherwise = otherwise  # whose shape the failure of any other tool has
 
@@ -59,7 +60,7 @@ class CallBoundary(Middleware):
         """Confirm, run, and answer whatever happens."""
         name = context.message.name
         owner = self._owners.get(name)
-        error = owner.error if owner else self._otherwise
+        error = (owner or self._otherwise).error
         # Before anything else looks at the arguments: an unconfirmed call has no effect at all.
         confirmed = (context.message.arguments or {}).get("yes") is True
         if owner and owner.tools[name].needs_yes and not confirmed:
@@ -67,7 +68,8 @@ class CallBoundary(Middleware):
         try:
             return await call_next(context)
         except ToolRefused as refused:
-            return error_result(refused.error.payload())
+            place = (owner or self._otherwise).place_of(name)
+            return error_result(refused.error.payload(), place)
         except (NotFoundError, DisabledError):
             return error_result(await self._unknown_tool(name, context))
         except MCPError as failure:

@@ -26,9 +26,18 @@ from pydantic import PrivateAttr
 from pydantic import ValidationError as PydanticError
 from pydantic_core import PydanticSerializationError, to_json
 
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.settings import Settings, SettingsError
-from fleet_agentpack.wire.replies import ToolRefused, result_of
+from fleet_agentpack.wire.limits import bounded
+from fleet_agentpack.wire.replies import ToolRefused, written
+from fleet_agentpack.wire.resources import (
+    Collection,
+    CollectionPages,
+    KeptAnswers,
+    List,
+    Listed,
+)
 from fleet_agentpack.wire.schema import tidy, without_nulls
 
 if TYPE_CHECKING:
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
 
 SERVICES = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
+NO_TOOLS: Mapping[str, Action] = {}
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 READS_REMOTE = ToolAnnotations(read_only_hint=True, open_world_hint=True)
@@ -56,9 +66,10 @@ class DomainTool(FunctionTool):
     """A decorated function with a tidy schema, whose failures take its domain's shape."""
 
     _error: type[AppError] = PrivateAttr()
+    _place: str = PrivateAttr()
 
     @classmethod
-    def of(cls, function: Callable[..., Any], error: type[AppError]) -> DomainTool:
+    def of(cls, function: Callable[..., Any], domain: DomainTools) -> DomainTool:
         """The tool for a function that `@mcp.tool` has marked."""
         with _only_its_parameters(function) as description:
             tool = cast("DomainTool", cls.from_function(function))
@@ -66,7 +77,7 @@ class DomainTool(FunctionTool):
         tool.output_schema = None
         tool.parameters = tidy(tool.parameters)
         tool.tags = tags_of(tool.annotations)
-        tool._error = error
+        tool._error, tool._place = domain.error, domain.place_of(tool.name)
         return tool
 
     @property
@@ -97,7 +108,7 @@ class DomainTool(FunctionTool):
 
     def convert_result(self, raw_value: Any) -> ToolResult:
         """A result of ours as the wire has it."""
-        return result_of(raw_value)
+        return bounded(written(raw_value), self._place)
 
     def to_mcp_tool(self, **overrides: Any) -> WireTool:
         """The tool as listed: no made-up title, no bookkeeping, which would cost context."""
@@ -143,18 +154,23 @@ class DomainTools(LocalProvider):
         open_service: Callable[[Settings], Any],  # called on the domain's first use
         catalogue: Callable[[Any], Catalogue] | None = None,  # tools that come and go
         end_session: Callable[[Any, str], None] | None = None,  # told when a session is over
+        kept_apart: Mapping[str, Action] = NO_TOOLS,  # tool → what gives a long answer's rest again
     ) -> None:
         super().__init__(on_duplicate="error")
         self.name, self.server_name, self.instructions = name, server_name, instructions
         self.error, self.open_service = error, open_service
         self.catalogue, self.end_session = catalogue, end_session
         self.tools: dict[str, DomainTool] = {}
+        self._kept_apart = kept_apart
+        for tool, again in kept_apart.items():
+            self.add_resource(KeptAnswers.of(f"{name}://{tool}", f"{tool}_rest", again))
+        self.add_resource(KeptAnswers.of(f"{name}://answers/{{tool}}", f"{name}_rest"))
 
     def add_tool(self, tool: Tool | Callable[..., Any]) -> Tool:
         """Register a tool; a function becomes one in our form."""
         if isinstance(tool, Tool):
             raise TypeError("register a function with @mcp.tool")
-        made = DomainTool.of(tool, self.error)
+        made = DomainTool.of(tool, self)
         self.tools[made.name] = made
         return super().add_tool(made)
 
@@ -164,12 +180,34 @@ class DomainTools(LocalProvider):
             raise TypeError("register a function with @mcp.prompt")
         return super().add_prompt(DomainPrompt.of(prompt))
 
+    def place_of(self, tool: str) -> str:
+        """Below which address the rest of a tool's long answers can be read."""
+        return f"{self.name}://{tool if tool in self._kept_apart else f'answers/{tool}'}"
+
+    def collection(self, address: str) -> Callable[[List], List]:
+        """Register a function that lists everything of a kind as a resource, read in pages.
+
+        It takes the service and the session; a plain function runs in a worker thread.
+        """
+
+        def register(function: List) -> List:
+            listed = Listed(address, function, self._service_of)
+            name, description = function.__name__, " ".join((function.__doc__ or "").split())
+            self.add_resource(Collection.of(listed, name, description))
+            self.add_resource(CollectionPages.of(listed, name, description))
+            return function
+
+        return register
+
     def tools_for(self, *, read_only: bool) -> list[DomainTool]:
         """All tools, or only those that read."""
         return [tool for tool in self.tools.values() if is_reader(tool) or not read_only]
 
     async def service(self, context: Context = CurrentContext()) -> Any:
         """The domain's service, for `Depends(mcp.service)`."""
+        return self._service_of(context)
+
+    def _service_of(self, context: Context) -> object:
         services: Services = context.lifespan_context[SERVICES]
         return services.get(self)
 

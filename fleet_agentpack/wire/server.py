@@ -24,6 +24,7 @@ from fastmcp import FastMCP  # noqa: E402 - configured above
 
 from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
+from fleet_agentpack.wire.limits import LIMITS, Limits  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
 from fleet_agentpack.wire.provider import (  # noqa: E402
@@ -56,15 +57,15 @@ def assemble(
 ) -> FastMCP[Any]:
     """A server of exactly these domains."""
     fixed = _tool_names(domains)
-    services = Services(settings)
-    changes = ListChanged(lambda session: _end_session(services, session), listed)
+    services, limits = Services(settings), Limits(settings.result_bytes)
+    changes = ListChanged(lambda session: _end_session(services, limits, session), listed)
     dynamic = [DynamicTools(each, services, fixed) for each in domains if each.catalogue]
 
     @asynccontextmanager
     async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         watching = asyncio.create_task(changes.watch())
         try:
-            yield {SERVICES: services, TOOLS_CHANGED: changes.look}
+            yield {SERVICES: services, LIMITS: limits, TOOLS_CHANGED: changes.look}
         finally:
             watching.cancel()
             with anyio.CancelScope(shield=True):
@@ -106,11 +107,12 @@ def _boundary(domains: Sequence[DomainTools], settings: Settings) -> CallBoundar
         for tool in domain.tools_for(read_only=settings.read_only)
     }
     dynamic = next((domain for domain in domains if domain.catalogue), domains[0])
-    return CallBoundary(served, dynamic.error)
+    return CallBoundary(served, dynamic)
 
 
-async def _end_session(services: Services, session: str) -> None:
-    """Tell the services that asked for it that a session is over."""
+async def _end_session(services: Services, limits: Limits, session: str) -> None:
+    """Forget what was kept for a session, and tell the services that asked for it."""
+    limits.kept.forget(session)
     for domain, service in services.opened().items():
         if domain.end_session:
             await anyio.to_thread.run_sync(domain.end_session, service, session)
