@@ -35,7 +35,7 @@ def _run(prog: str, domain: str = "") -> int:
     if start is not None:
         from fleet_agentpack.wire.recorded import RecordedListing
 
-        listing = RecordedListing.read(start.selection)
+        listing = RecordedListing.read(start.selection, start.project)
     if start is None or listing is None:
         from fleet_agentpack import cli
 

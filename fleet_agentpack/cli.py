@@ -11,14 +11,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import get_args
 
 from fleet_agentpack import domains
 from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.kit.options import ASK, VARIABLES
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import (
-    Ask,
     HttpSettings,
     Settings,
     SettingsError,
@@ -28,6 +27,7 @@ from fleet_agentpack.settings import (
 from fleet_agentpack.version import __version__
 from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover
 from fleet_agentpack.wire.quick_start import LOG_LEVELS, can_have_front
+from fleet_agentpack.wire.selection import selection_of
 
 PROG = "fleet-agentpack"
 LAST_PORT = 65535
@@ -37,8 +37,6 @@ MISTAKEN, FAILED, INTERRUPTED, UNREAD = 2, 1, 130, 141
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
-# Options that an environment variable can give too, such as FLEET_AGENTPACK_ONLY.
-SETTINGS = ("only", "tools", "without", "no_extras", "prefix", "project", "ask")
 HTTP_ONLY = ("host", "port", "token_file", "allowed_host", "install_scope")  # need --http
 
 # Command → the room whose `commands` declare it, and one line of help.
@@ -81,7 +79,7 @@ def run(argv: Sequence[str]) -> int:
 def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
     """A server for one domain under its own program name."""
     options = _server_parser(prog).parse_args(argv)
-    options.only = domain
+    _serve_alone(options, domain)
     return _guarded(prog, lambda: serve(options))
 
 
@@ -90,7 +88,8 @@ def take_over(
 ) -> int:
     """Serve on, where the front has stopped; these options need no more checks."""
     options = _server_parser(prog).parse_args(argv)
-    options.only = domain or options.only
+    if domain:
+        _serve_alone(options, domain)
 
     def serve_on() -> int:
         settings = _settings(options)
@@ -98,6 +97,11 @@ def take_over(
         return _serve_wire(settings, wire, left)
 
     return _guarded(prog, serve_on)
+
+
+def _serve_alone(options: argparse.Namespace, domain: str) -> None:
+    """Serve one domain, and of it what its contract has."""
+    options.only, options.no_extras = domain, "1"
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -131,9 +135,9 @@ def _serve_stdio(settings: Settings) -> int:
 def _answer_known(settings: Settings, wire: ClaimedStdio) -> Handover | None:
     """Let the front answer what it can; what `[enact]` changes in a listing, it cannot know."""
     from fleet_agentpack.wire.front import serve_known
-    from fleet_agentpack.wire.recorded import RecordedListing, Selection
+    from fleet_agentpack.wire.recorded import RecordedListing
 
-    listing = RecordedListing.read(Selection(settings.only, settings.read_only))
+    listing = RecordedListing.read(selection_of(settings), settings.place.sentence)
     if listing is None or not can_have_front(settings.environ) or "enact" in settings.config:
         return Handover()
     return serve_known(wire, listing, str(settings.home), str(settings.directories.cache))
@@ -227,7 +231,7 @@ def _let_work_be_interrupted() -> None:
 
 
 def _settings(options: argparse.Namespace, *, lenient: bool = False) -> Settings:
-    given = {name: value for name in SETTINGS if (value := getattr(options, name))}
+    given = {name: value for name in VARIABLES if (value := getattr(options, name))}
     settings = Settings.read(options=given, lenient=lenient)
     return dataclasses.replace(
         settings,
@@ -300,9 +304,7 @@ def _server_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--project", metavar="DIR", default="", help="the project (the working directory)"
     )
-    parser.add_argument(
-        "--ask", choices=get_args(Ask), default="", help="when a person is asked too (never)"
-    )
+    parser.add_argument("--ask", choices=ASK, default="", help="when a person is asked too (never)")
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning")
     _add_http_options(parser.add_argument_group("HTTP instead of stdio"))
     return parser

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast
 
 import platformdirs
 
+from fleet_agentpack.kit.options import (
+    ASK,
+    LONGEST_PREFIX,
+    VARIABLES,
+    is_on,
+    split_names,
+    tool_prefix,
+)
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.project import FoundProject, find_project
 from fleet_agentpack.kit.proxies import is_loopback
@@ -21,8 +28,6 @@ from fleet_agentpack.kit.secret import Secret
 APP = "fleet-agentpack"
 RESULT_BYTES = 32_768  # of text; what every known client shows whole
 Ask = Literal["never", "risky", "always", "require"]
-LONGEST_PREFIX = 24  # the longest name of a tool stays below the 64 that clients take
-_PREFIX = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{LONGEST_PREFIX - 1}}}")
 _CONFIG = "FLEET_AGENTPACK_CONFIG"
 T = TypeVar("T")
 
@@ -71,7 +76,7 @@ class Settings:
     config: Mapping[str, Any] = field(default_factory=dict)
     config_path: Path | None = None
     project: Path | None = None
-    no_project: str = ""  # why there is none and what to do, as a sentence
+    no_project: str = ""  # why there is none, as a clause
     only: tuple[str, ...] = ()  # domains
     read_only: bool = False
     tools: tuple[str, ...] = ()  # if any, these alone
@@ -118,12 +123,12 @@ class Settings:
             config=config,
             config_path=path,
             project=Path(found.path) if found.path else None,
-            no_project=found.advice,
+            no_project=found.reason,
             only=split_names(given["only"]),
             tools=split_names(given["tools"]),
             without=split_names(given["without"]),
-            prefix=tool_prefix(given["prefix"]),
-            extras=not is_on(given["no_extras"], "FLEET_AGENTPACK_NO_EXTRAS"),
+            prefix=_prefix(given["prefix"]),
+            extras=_has_extras(given["no_extras"]),
             warnings=tuple(problems),
         )
         return settings._bounded(given["ask"], lenient=lenient)
@@ -133,13 +138,18 @@ class Settings:
         from fleet_agentpack.config import ApprovalTable, LimitsTable
 
         try:
-            asked = ask_named(ask) if ask else self.read_table(ApprovalTable, "approval").ask
+            asked = _ask(ask) if ask else self.read_table(ApprovalTable, "approval").ask
             limits = self.read_table(LimitsTable, "limits")
         except SettingsError as error:
             if not lenient:
                 raise
             return replace(self, warnings=(*self.warnings, str(error)))
         return replace(self, ask=asked, result_bytes=limits.result_bytes)
+
+    @property
+    def place(self) -> FoundProject:
+        """The project, or why there is none."""
+        return FoundProject(str(self.project or ""), self.no_project)
 
     def table(self, *names: str) -> Mapping[str, object]:
         """A table of the configuration file, empty when it is not there.
@@ -205,34 +215,30 @@ class _Given(dict[str, str]):
         self._environ = environ
 
     def __missing__(self, name: str) -> str:
-        return self._environ.get(f"FLEET_AGENTPACK_{name.upper()}", "")
+        return self._environ.get(VARIABLES[name], "")
 
 
-def tool_prefix(text: str) -> str:
-    """What goes before the names of tools: `agentpack` is `agentpack_`. Raises `SettingsError`."""
-    if text and not _PREFIX.fullmatch(text):
+def _prefix(text: str) -> str:
+    prefix = tool_prefix(text)
+    if prefix is None:
         raise SettingsError(
             f"{text!r} cannot be a prefix: at most {LONGEST_PREFIX} letters, digits, _ and -,"
             " a letter first"
         )
-    return text if not text or text.endswith(("_", "-")) else f"{text}_"
+    return prefix
 
 
-def ask_named(text: str) -> Ask:
-    """One of the ways to ask a person. Raises `SettingsError` for any other."""
-    for each in get_args(Ask):
-        if each == text:
-            return cast("Ask", each)
-    raise SettingsError(f"{text!r} is no way to ask; choose from {', '.join(get_args(Ask))}")
+def _has_extras(text: str) -> bool:
+    without = is_on(text)
+    if without is None:
+        raise SettingsError(f"FLEET_AGENTPACK_NO_EXTRAS is {text!r}; give 1 or 0")
+    return not without
 
 
-def is_on(text: str, name: str) -> bool:
-    """Whether a variable switches something on. Raises `SettingsError` for what is unclear."""
-    if text.lower() in ("1", "true", "yes", "on"):
-        return True
-    if text.lower() in ("", "0", "false", "no", "off"):
-        return False
-    raise SettingsError(f"{name} is {text!r}; give 1 or 0")
+def _ask(text: str) -> Ask:
+    if text not in ASK:
+        raise SettingsError(f"{text!r} is no way to ask; choose from {', '.join(ASK)}")
+    return cast("Ask", text)
 
 
 def _working_directory(project: FoundProject, home: Path) -> Path:
@@ -268,8 +274,3 @@ def _unknown_keys(config: Mapping[str, Any]) -> list[str]:
     from fleet_agentpack.kit.shapes import unknown_keys
 
     return [f"{key.name}{key.hint}" for key in unknown_keys(ConfigFile, config)]
-
-
-def split_names(text: str) -> tuple[str, ...]:
-    """The names in a list with commas between them."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())

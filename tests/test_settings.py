@@ -122,7 +122,8 @@ def test_root_home_and_what_cannot_be_looked_into_are_no_project(
     for given, reason in refused.items():
         settings = Settings.read({"HOME": str(home)}, tmp_path, {"project": given})
         assert settings.project is None
-        assert settings.no_project == (
+        assert settings.no_project == reason
+        assert settings.place.sentence == (
             f"There is no project: {reason};"
             " start the server in a project, or name one with --project DIR."
         )

@@ -25,7 +25,7 @@ Options = Annotated[
         }
     ),
 ]
-Agent = Annotated[str, Field(description='"climpt", unless search was asked for another')]
+Agent = Annotated[str, Field(description='"climpt"[, unless {search} was asked for another]')]
 NO_OPTIONS: dict[str, Any] = {}
 
 
@@ -39,8 +39,8 @@ def open_service(settings: "Settings") -> "ClimptService":
 mcp = DomainTools(
     "climpt",
     server_name="climpt",
-    instructions="climpt: ready prompts for recurring work such as commits and branches; search, "
-    "describe, then execute and follow the prompt.",
+    instructions="climpt: ready prompts for recurring work such as commits and branches. [Call"
+    " {search, describe, execute}, then follow the prompt.]",
     error=ClimptError,
     open_service=open_service,
 )
@@ -52,7 +52,7 @@ def search(
 ) -> Reply:
     """Find this project's prompt commands (c1, c2, c3) for a task described in plain words.
 
-    Call describe or execute next.
+    [Call {describe or execute} next.]
     """
     results = jsonable(climpt.search(query, agent))
     return Reply(to_text(results), {"results": results}, write=lambda cut: to_text(cut["results"]))
@@ -67,7 +67,10 @@ def describe(
     c3: str,
     agent: str = "climpt",
 ) -> "Description":
-    """Show a prompt command's usage and options; search gives c1, c2 and c3. Call execute next."""
+    """Show a prompt command's usage and options[; {search} gives c1, c2 and c3].
+
+    [Call {execute} next.]
+    """
     return climpt.describe(c1, c2, c3, agent)
 
 
@@ -83,12 +86,12 @@ async def execute(
 ) -> Reply:
     """Get a prompt command's instructions as text and follow them; nothing is executed here.
 
-    Call describe first for its options.
+    [Call {describe} first for its options.]
     """
     return Reply(await climpt.execute(agent, c1, c2, c3, options))
 
 
 @mcp.tool(annotations=READS)
 def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> "Reloaded":
-    """Reload the registry of prompt commands after its file changed. Call search next."""
+    """Reload the registry of prompt commands after its file changed. [Call {search} next.]"""
     return climpt.reload(agent)

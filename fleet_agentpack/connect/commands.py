@@ -22,7 +22,8 @@ from fleet_agentpack.console.ask import confirm
 from fleet_agentpack.console.command import Console, Line, declare
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.kit.locks import file_lock
-from fleet_agentpack.settings import Settings, split_names
+from fleet_agentpack.kit.options import split_names
+from fleet_agentpack.settings import Settings
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
@@ -110,11 +111,7 @@ def _domains(options: argparse.Namespace, settings: Settings, client: Client) ->
     """The domains to serve: as asked for, else as many as the client takes; empty means all."""
     if options.all:
         return ()
-    chosen = {
-        domain.name: len(domain.tools_for(read_only=settings.read_only))
-        for domain in domains.select(settings.only)
-    }
-    return fitting(chosen, client.tool_limit) or settings.only
+    return fitting(domains.count_tools(settings), client.tool_limit) or settings.only
 
 
 def _entry(only: tuple[str, ...], settings: Settings, machine: Machine) -> Entry:

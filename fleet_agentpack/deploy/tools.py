@@ -52,7 +52,8 @@ mcp = DomainTools(
     "agentpack",
     server_name="agentpack",
     instructions="agentpack: deploy instructions, skills, prompts and commands to Codex,"
-    " Claude Code, Cursor and VS Code. plan, diff, deploy_apply; status finds drift; rollback.",
+    " Claude Code, Cursor and VS Code. [Call {plan, diff, deploy_apply}.] [{status} finds drift.]"
+    " [{rollback} goes back.]",
     error=DeployError,
     open_service=open_service,
     kept_apart={
@@ -76,7 +77,7 @@ def plan(
 ) -> "results.Envelope[results.PlanData]":
     """List the files that deploying the pack of agent instructions would create, update or delete.
 
-    Call it first, then diff or deploy_apply.
+    Call it first[, then {diff or deploy_apply}].
     """
     return deploy.plan(Request(repo, profile, target, machine, dry_run=dry_run))
 
@@ -91,7 +92,7 @@ def diff(
     machine: Machine = None,
     dry_run: bool = False,
 ) -> "results.Envelope[results.PlanData]":
-    """Show each change of the plan with its hash before and after. Then call deploy_apply."""
+    """Show each change of the plan with its hash before and after. [Then call {deploy_apply}.]"""
     return deploy.diff(Request(repo, profile, target, machine, dry_run=dry_run))
 
 
@@ -121,7 +122,7 @@ def doctor(
 ) -> "results.Envelope[results.DoctorData]":
     """Check the pack's directories, permissions, git hygiene and overlays.
 
-    Call it when plan, deploy_apply or rollback fails, and do what it suggests.
+    [Call it when {plan, deploy_apply or rollback} fails, and do what it suggests.]
     """
     return deploy.doctor(Request(repo, target=target))
 
@@ -141,7 +142,7 @@ def deploy_apply(
 ) -> "results.Envelope[results.PlanData]":
     """Write the files of the plan for Codex, Claude Code, Cursor and VS Code, all or nothing.
 
-    Call plan first; rollback with the snapshot_id undoes it.
+    [Call {plan} first[; {rollback} with the snapshot_id undoes it].]
     """
     return deploy.deploy(
         Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt), call.report
@@ -157,16 +158,16 @@ def rollback(
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
 ) -> "results.Envelope[results.RollbackData]":
-    """Restore the deployed files of a snapshot, then call status to check.
+    """Restore the deployed files of a snapshot[, then call {status} to check].
 
-    deploy_apply and agentpack://snapshots give the ids.
+    The ids are in agentpack://snapshots[ and in the answers of {deploy_apply}].
     """
     return deploy.rollback(to, report=call.report)
 
 
 @mcp.collection("agentpack://snapshots")
 def snapshots(deploy: "DeployService", _session: str | None) -> object:
-    """The snapshots that rollback can return to, newest first."""
+    """The snapshots[ that {rollback} can return to], newest first."""
     return deploy.snapshots()
 
 

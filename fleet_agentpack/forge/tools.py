@@ -45,8 +45,8 @@ def open_service(settings: Settings) -> "ForgeService":
 mcp = DomainTools(
     "forge",
     server_name="fractary-forge",
-    instructions="forge: look up and validate agent, tool and plugin definitions; one of the"
-    " fractary_forge_*_list tools, then info, then validate.",
+    instructions="forge: look up and validate agent, tool and plugin definitions. [Begin with"
+    " {fractary_forge_agent_list, fractary_forge_tool_list or fractary_forge_plugin_list}.]",
     error=ForgeError,
     open_service=open_service,
 )
@@ -64,7 +64,7 @@ def fractary_forge_agent_list(
 ) -> "results.AgentList | results.ToolList":
     """List agent definitions (not running agents), optionally filtered by tags and source.
 
-    Call fractary_forge_agent_info next with one of the names.
+    [Call {fractary_forge_agent_info} next with one of the names.]
     """
     return forge.listing(
         "agent", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
@@ -80,7 +80,7 @@ def fractary_forge_agent_info(
     source: Source = "all",
 ) -> "results.AgentInfo | results.ToolInfo":
     """Read one agent definition (prompt, tools, base, dependencies) before you use, fork or change
-    it. Call fractary_forge_agent_validate next to check it.
+    it. [Call {fractary_forge_agent_validate} next to check it.]
     """
     return forge.info("agent", name, version, source)
 
@@ -112,7 +112,7 @@ def fractary_forge_tool_list(
 ) -> "results.AgentList | results.ToolList":
     """List tool definitions that agents can be given, optionally filtered by tags and source.
 
-    Call fractary_forge_tool_info next with one of the names.
+    [Call {fractary_forge_tool_info} next with one of the names.]
     """
     return forge.listing(
         "tool", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
@@ -128,7 +128,7 @@ def fractary_forge_tool_info(
     source: Source = "all",
 ) -> "results.AgentInfo | results.ToolInfo":
     """Read one tool definition with its inputs and outputs as JSON Schema, before you use or change
-    it. Call fractary_forge_tool_validate next to check it.
+    it. [Call {fractary_forge_tool_validate} next to check it.]
     """
     return forge.info("tool", name, version, source)
 
@@ -157,7 +157,7 @@ def fractary_forge_plugin_list(
 ) -> "results.PluginList":
     """List installed plugins, or only those with a newer version in a registry.
 
-    Call fractary_forge_plugin_info next to see what one contains.
+    [Call {fractary_forge_plugin_info} next to see what one contains.]
     """
     return forge.plugin_list(scope, outdated=outdated)
 
@@ -187,7 +187,7 @@ def fractary_forge_plugin_search(
 ) -> "results.PluginSearch":
     """Search the registries for plugins to install; an empty query lists all.
 
-    Call fractary_forge_plugin_info next, with remote: true.
+    [Call {fractary_forge_plugin_info} next, with remote: true.]
     """
     return forge.plugin_search(query, tags or (), limit, offset)
 
@@ -200,7 +200,7 @@ def fractary_forge_config_get(
 ) -> "results.ConfigValue":
     """Get one forge configuration value by its key.
 
-    Call fractary_forge_config_show for all keys.
+    [Call {fractary_forge_config_show} for all keys.]
     """
     return forge.config_get(key)
 
@@ -213,7 +213,7 @@ def fractary_forge_config_show(
     format: Literal["json", "yaml"] = "json",
 ) -> "results.ConfigView":
     """Show the whole forge configuration and the files it comes from; call it when something is not
-    found. Call fractary_forge_config_registry_list next for the registries' logins.
+    found. [Call {fractary_forge_config_registry_list} next for the registries' logins.]
     """
     return forge.config_show(include_defaults=includeDefaults, layout=format)
 
@@ -224,7 +224,7 @@ def fractary_forge_config_registry_list(
 ) -> "results.RegistryList":
     """List the plugin registries in lookup order, with their login status.
 
-    Call fractary_forge_plugin_search next to search them.
+    [Call {fractary_forge_plugin_search} next to search them.]
     """
     return forge.registry_list()
 
@@ -235,7 +235,7 @@ def fractary_forge_cache_stats(
 ) -> "results.CacheStats":
     """Show the size and age of the forge cache; call it when a registry's answers look outdated.
 
-    Call fractary_forge_cache_clear next to have them fetched again.
+    [Call {fractary_forge_cache_clear} next to have them fetched again.]
     """
     return forge.cache_stats()
 
@@ -249,7 +249,7 @@ def fractary_forge_cache_clear(
 ) -> "results.CacheCleared":
     """Clear the forge cache (all of it by default), so that registries are queried again.
 
-    Call fractary_forge_cache_stats first to see what it holds.
+    [Call {fractary_forge_cache_stats} first to see what it holds.]
     """
     return forge.cache_clear(type, olderThan)
 
@@ -260,7 +260,7 @@ def fractary_forge_fork_list(
 ) -> "results.ForkList":
     """List forked agents and tools, as far as they are known offline.
 
-    Call fractary_forge_fork_check next to look for upstream updates.
+    [Call {fractary_forge_fork_check} next to look for upstream updates.]
     """
     return forge.fork_list(type)
 
@@ -271,7 +271,7 @@ def fractary_forge_fork_info(
 ) -> "results.ForkInfo":
     """Show where one fork comes from, with its versions and dates.
 
-    Call fractary_forge_fork_diff next to see what differs.
+    [Call {fractary_forge_fork_diff} next to see what differs.]
     """
     return forge.fork_info(name)
 
@@ -296,25 +296,25 @@ def fractary_forge_fork_check(
 ) -> "results.ForkCheck":
     """Check one fork, or all forks, for upstream updates and breaking changes.
 
-    Call fractary_forge_fork_diff next for one that has an update.
+    [Call {fractary_forge_fork_diff} next for one that has an update.]
     """
     return forge.fork_check(name)
 
 
 @mcp.collection("forge://agents")
-def agents(forge: "ForgeService", _session: str | None) -> object:
+def forge_agents(forge: "ForgeService", _session: str | None) -> object:
     """Every agent definition, as far as it is known."""
     return forge.listing("agent", limit=EVERYTHING)
 
 
 @mcp.collection("forge://tools")
-def tools(forge: "ForgeService", _session: str | None) -> object:
+def forge_tools(forge: "ForgeService", _session: str | None) -> object:
     """Every tool definition, as far as it is known."""
     return forge.listing("tool", limit=EVERYTHING)
 
 
 @mcp.collection("forge://plugins")
-def plugins(forge: "ForgeService", _session: str | None) -> object:
+def forge_plugins(forge: "ForgeService", _session: str | None) -> object:
     """Every installed plugin."""
     return forge.plugin_list()
 

@@ -18,6 +18,11 @@ class FoundProject(NamedTuple):
     reason: str = ""  # a clause, such as "/ is no project"
 
     @property
+    def sentence(self) -> str:
+        """What a client is told of it."""
+        return f"The project is {self.path}." if self.path else self.advice
+
+    @property
     def advice(self) -> str:
         """The reason and what to do about it, as one sentence; empty where there is a project."""
         return f"There is no project: {self.reason}; {_HOW}." if self.reason else ""

@@ -152,7 +152,7 @@ class _Front:
     def _listed(self, method: str, *, modern: bool) -> str | None:
         more: list[str] = []
         for each in self._installed if method == "tools/list" else ():
-            tools = each.listed(modern=modern, read_only=self._listing.read_only)
+            tools = each.listed(modern=modern, show=self._listing.installed)
             if tools is None:
                 return None
             more += tools

@@ -13,7 +13,7 @@ from fleet_agentpack.kit.stamps import UNCERTAIN, Stamp, stamp
 from fleet_agentpack.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class ListedTool(NamedTuple):
@@ -75,8 +75,11 @@ class InstalledTools:
         self._roots, self._kept = roots, kept
         self.known = stamps_of(roots)  # the files that the last list was made from, as they were
 
-    def listed(self, *, modern: bool, read_only: bool) -> list[str] | None:
-        """The tools as they are listed; None when only the server can tell."""
+    def listed(self, *, modern: bool, show: Callable[..., str]) -> list[str] | None:
+        """The tools as they are listed; None when only the server can tell.
+
+        `show` makes of a tool's text, and whether it `writes`, what is listed, if anything.
+        """
         if not any(map(may_exist, self._roots)):
             self.known = dict.fromkeys(self._roots)
             return []
@@ -84,8 +87,10 @@ class InstalledTools:
         if state is None or not state.current or not state.stamps.keys() >= set(self._roots):
             return None
         self.known = dict(state.stamps)
-        tools = [each for each in state.tools if not (each.writes and read_only)]
-        return [each.modern if modern else each.legacy for each in tools]
+        shown = (
+            show(each.modern if modern else each.legacy, writes=each.writes) for each in state.tools
+        )
+        return [text for text in shown if text]
 
 
 def may_exist(path: str) -> bool:

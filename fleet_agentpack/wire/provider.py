@@ -10,12 +10,14 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fastmcp.dependencies import CurrentContext
 from fastmcp.exceptions import ValidationError
 from fastmcp.prompts.base import Prompt, PromptResult
 from fastmcp.prompts.function_prompt import FunctionPrompt
+from fastmcp.resources.base import Resource
+from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.context import Context
 from fastmcp.server.providers.local_provider import LocalProvider
 from fastmcp.tools.base import Tool, ToolResult
@@ -30,6 +32,7 @@ from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.wire.limits import bounded
+from fleet_agentpack.wire.recorded import Note, facts_of
 from fleet_agentpack.wire.replies import ToolRefused, written
 from fleet_agentpack.wire.resources import (
     Collection,
@@ -39,6 +42,8 @@ from fleet_agentpack.wire.resources import (
     Listed,
 )
 from fleet_agentpack.wire.schema import tidy, without_nulls
+from fleet_agentpack.wire.selection import Facts
+from fleet_agentpack.wire.wording import tools_named, worded, worded_arguments
 
 if TYPE_CHECKING:
     from fleet_agentpack.wire.dynamic import Catalogue
@@ -46,6 +51,10 @@ if TYPE_CHECKING:
 SERVICES = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
 NO_TOOLS: Mapping[str, Action] = {}
+EXTRA = "extra"  # the tag of a tool beyond the contracts: `@mcp.tool(tags={EXTRA})`
+
+_NEEDS = "__fleet_agentpack_needs__"
+T = TypeVar("T")
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 READS_REMOTE = ToolAnnotations(read_only_hint=True, open_world_hint=True)
@@ -67,18 +76,46 @@ class DomainTool(FunctionTool):
 
     _error: type[AppError] = PrivateAttr()
     _place: str = PrivateAttr()
+    _text: str = PrivateAttr()  # the description, with the names of tools marked
+    _argument_texts: dict[str, str] = PrivateAttr()  # those that name tools
 
     @classmethod
     def of(cls, function: Callable[..., Any], domain: DomainTools) -> DomainTool:
         """The tool for a function that `@mcp.tool` has marked."""
         with _only_its_parameters(function) as description:
             tool = cast("DomainTool", cls.from_function(function))
-        tool.description = description
         tool.output_schema = None
         tool.parameters = tidy(tool.parameters)
-        tool.tags = tags_of(tool.annotations)
+        tool.tags |= tags_of(tool.annotations)
         tool._error, tool._place = domain.error, domain.place_of(tool.name)
-        return tool
+        tool._text = description
+        tool._argument_texts = _naming_tools(tool.parameters)
+        return tool.worded(tool.name, str)
+
+    def worded(self, name: str, named: Callable[[str], str]) -> DomainTool:
+        """This tool under a name, described in terms of the tools that are there."""
+        known = self.parameters["properties"]
+        properties = worded_arguments(known, self._argument_texts, named)
+        update = {
+            "name": name,
+            "description": worded(self._text, named),
+            "parameters": {**self.parameters, "properties": properties},
+        }
+        return self.model_copy(update=update)
+
+    @property
+    def note(self) -> Note:
+        """What the front has to know of this tool."""
+        note = Note(tool=self.name)
+        if WRITES_TAG in self.tags:
+            note["writes"] = True
+        if EXTRA in self.tags:
+            note["extra"] = True
+        if tools_named(self._text):
+            note["description"] = self._text
+        if self._argument_texts:
+            note["arguments"] = self._argument_texts
+        return note
 
     @property
     def needs_yes(self) -> bool:
@@ -141,6 +178,16 @@ class DomainPrompt(FunctionPrompt):
         return await super().render(arguments)
 
 
+def needs(*tools: str) -> Callable[[T], T]:
+    """Below `@mcp.prompt`: the tools without which the prompt is not offered."""
+
+    def mark(function: T) -> T:
+        setattr(function, _NEEDS, tools)
+        return function
+
+    return mark
+
+
 class DomainTools(LocalProvider):
     """One domain on the wire: its tools, resources and prompts, and how its service is made."""
 
@@ -161,6 +208,9 @@ class DomainTools(LocalProvider):
         self.error, self.open_service = error, open_service
         self.catalogue, self.end_session = catalogue, end_session
         self.tools: dict[str, DomainTool] = {}
+        self.resources: list[Resource | ResourceTemplate] = []
+        self.texts: dict[str, str] = {}  # resource → its description, if that names tools
+        self.needs: dict[str, tuple[str, ...]] = {}  # prompt → the tools that it tells to call
         self._kept_apart = kept_apart
         for tool, again in kept_apart.items():
             self.add_resource(KeptAnswers.of(f"{name}://{tool}", f"{tool}_rest", again))
@@ -174,11 +224,25 @@ class DomainTools(LocalProvider):
         self.tools[made.name] = made
         return super().add_tool(made)
 
+    def add_resource(
+        self, resource: Resource | ResourceTemplate | Callable[..., Any]
+    ) -> Resource | ResourceTemplate:
+        """Register a resource; its description may name tools as a tool's does."""
+        made = super().add_resource(resource)
+        self.resources.append(made)
+        text = made.description or ""
+        if tools_named(text):
+            self.texts[uri_of(made)] = text
+            made.description = worded(text, str)
+        return made
+
     def add_prompt(self, prompt: Prompt | Callable[..., Any]) -> Prompt:
         """Register a prompt; its arguments are text and are described as declared, no more."""
         if isinstance(prompt, Prompt):
             raise TypeError("register a function with @mcp.prompt")
-        return super().add_prompt(DomainPrompt.of(prompt))
+        made = DomainPrompt.of(prompt)
+        self.needs[made.name] = getattr(prompt, _NEEDS, ())
+        return super().add_prompt(made)
 
     def place_of(self, tool: str) -> str:
         """Below which address the rest of a tool's long answers can be read."""
@@ -199,9 +263,9 @@ class DomainTools(LocalProvider):
 
         return register
 
-    def tools_for(self, *, read_only: bool) -> list[DomainTool]:
-        """All tools, or only those that read."""
-        return [tool for tool in self.tools.values() if is_reader(tool) or not read_only]
+    def facts(self) -> dict[str, Facts]:
+        """What the choice of each tool depends on."""
+        return {name: facts_of(self.name, tool.note) for name, tool in self.tools.items()}
 
     async def service(self, context: Context = CurrentContext()) -> Any:
         """The domain's service, for `Depends(mcp.service)`."""
@@ -254,6 +318,19 @@ def _only_its_parameters(function: Callable[..., Any]) -> Iterator[str]:
     finally:
         function.__doc__ = doc
         function.__annotations__["return"] = returns
+
+
+def _naming_tools(schema: dict[str, Any]) -> dict[str, str]:
+    """The arguments whose descriptions name tools, with these descriptions."""
+    described = {
+        name: argument.get("description", "") for name, argument in schema["properties"].items()
+    }
+    return {name: text for name, text in described.items() if tools_named(text)}
+
+
+def uri_of(resource: Resource | ResourceTemplate) -> str:
+    """A resource's address, or the pattern of its addresses."""
+    return resource.uri_template if isinstance(resource, ResourceTemplate) else str(resource.uri)
 
 
 def is_reader(tool: Tool) -> bool:

@@ -268,8 +268,13 @@ def _special() -> Iterator[Script]:
         ["--only=enact,climpt"],
         ["--read-only"],
         ["--only", "climpt"],
+        ["--prefix", "our"],
+        ["--tools", "plan,status,execute", "--ask=risky"],
+        ["--without=rollback", "--project", "/", "--no-extras"],
     ):
         yield Script(f"options {' '.join(argv)}", [whole, as_bytes(CHECK)], argv)
     yield Script("no such domain", [whole], ["--only", "mars"])
     yield Script("no such option", [whole], ["--mars"])
+    yield Script("no such tool", [whole], ["--tools", "plam"])
+    yield Script("no tool left", [whole], ["--tools", "rollback", "--read-only"])
     yield Script("option without value", [whole], ["--only"])

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.quick_start import quick_start
+from fleet_agentpack.wire.selection import Selection
 from tests.conftest import enter_empty_home
 from tests.rig import SERVE, Stdio, child_environment, eventually, modern_meta
 from tests.wire.forked import Forks
@@ -144,23 +146,69 @@ def test_the_quick_start_finds_our_directories(work: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("argv", "only", "read_only"),
+    ("argv", "selection"),
     [
-        ([], (), False),
-        (["--only", "fleet, enact,", "--read-only"], ("fleet", "enact"), True),
-        (["--only=", "--log-level=debug"], (), False),
+        ([], Selection()),
+        (
+            ["--only", "fleet, enact,", "--read-only"],
+            Selection(("fleet", "enact"), read_only=True),
+        ),
+        (["--only=", "--log-level=debug", "--ask", "risky"], Selection()),
+        (
+            ["--tools=plan,diff", "--prefix", "our"],
+            Selection(tools=("plan", "diff"), prefix="our_"),
+        ),
+        (["--no-extras", "--without", "plan"], Selection(without=("plan",), extras=False)),
+        (["--project", "/a=--read-only"], Selection()),
     ],
 )
-def test_plain_options_are_understood(
-    work: Path, argv: list[str], only: tuple[str, ...], read_only: bool
-) -> None:
+def test_plain_options_are_understood(work: Path, argv: list[str], selection: Selection) -> None:
     start = quick_start(argv, {"HOME": str(work)})
-    assert start and start.selection == (only, read_only)
+    assert start and start.selection == selection
+    settings = Settings.read({"HOME": str(work)}, options=_given(argv))
+    assert start.project == settings.place.sentence
+
+
+def _given(argv: list[str]) -> dict[str, str]:
+    return {"project": argv[argv.index("--project") + 1]} if "--project" in argv else {}
+
+
+def test_variables_count_where_no_option_does(work: Path) -> None:
+    environ = {
+        "HOME": str(work),
+        "FLEET_AGENTPACK_TOOLS": "plan",
+        "FLEET_AGENTPACK_WITHOUT": "diff",
+        "FLEET_AGENTPACK_PREFIX": "our",
+        "FLEET_AGENTPACK_NO_EXTRAS": "1",
+        "FLEET_AGENTPACK_PROJECT": "/nowhere",
+    }
+    start = quick_start(["--prefix", "my"], environ)
+    assert start and start.selection == Selection((), False, ("plan",), ("diff",), "my_", False)
+    assert start.project.startswith("There is no project: /nowhere does not exist;")
+    assert quick_start([], {"HOME": str(work), "FLEET_AGENTPACK_ASK": "maybe"}) is None
+    assert quick_start([], {"HOME": str(work), "FLEET_AGENTPACK_NO_EXTRAS": "maybe"}) is None
+
+
+def test_a_domain_alone_has_no_extras(work: Path) -> None:
+    start = quick_start([], {"HOME": str(work)}, "enact")
+    assert start and start.selection == Selection(("enact",), extras=False)
 
 
 @pytest.mark.parametrize(
     "argv",
-    [["plan"], ["--http"], ["--only"], ["--only", "--http"], ["--log-level", "loud"], ["-h"]],
+    [
+        ["plan"],
+        ["--http"],
+        ["--only"],
+        ["--only", "--http"],
+        ["--log-level", "loud"],
+        ["-h"],
+        ["--prefix", "a b"],
+        ["--ask", "maybe"],
+        ["--project"],
+        ["--no-extras=1"],
+        ["--read_only"],
+    ],
 )
 def test_all_else_goes_the_long_way(work: Path, argv: list[str]) -> None:
     assert quick_start(argv, {"HOME": str(work)}) is None
