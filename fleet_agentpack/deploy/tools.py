@@ -1,5 +1,6 @@
 """The agentpack domain: plan, diff, status, doctor, deploy_apply and rollback as MCP tools."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastmcp.dependencies import Depends
@@ -179,3 +180,9 @@ def snapshot(id: str, deploy: "DeployService" = Depends(mcp.service)) -> str:
     except DeployError as error:
         answer = error.payload()
     return bounded_text(answer, mcp.place_of("snapshot"))
+
+
+@mcp.completes("agentpack://snapshots/{id}", "id")
+def snapshot_ids(deploy: "DeployService", _given: Mapping[str, str]) -> list[str]:
+    """The snapshots' ids, newest first."""
+    return [row.id for row in deploy.snapshots().data.snapshots]

@@ -185,6 +185,12 @@ def skill(
         raise told(error) from error
 
 
+@mcp.completes("skill://{name*}", "name")
+def skill_names(enact: "EnactService", _given: Mapping[str, str]) -> list[str]:
+    """The names of the installed tools."""
+    return [tool.name for tool in enact.installed().tools]
+
+
 def _describe(enact: "EnactService", tool: "Projected") -> DynamicTool:
     """An installed tool with its own schema, description and annotations."""
     script, manifest = tool.script, tool.installed.manifest

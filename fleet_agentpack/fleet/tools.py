@@ -1,5 +1,6 @@
 """The nine fleet tools: agents, their tasks, the projects and roles to choose from."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from fastmcp.dependencies import Depends
@@ -162,3 +163,21 @@ async def project_role(
         return bounded_text(await fleet.role(project, role), mcp.place_of("list_agent_roles"))
     except FleetError as error:
         raise told(error) from error
+
+
+@mcp.completes("fleet://agents/{name}", "name")
+async def agent_names(fleet: "FleetService", _given: Mapping[str, str]) -> list[str]:
+    """The agents' names."""
+    return [row.name for row in (await fleet.agents()).agents]
+
+
+@mcp.completes("fleet://projects/{project}/roles/{role}", "project")
+async def project_names(fleet: "FleetService", _given: Mapping[str, str]) -> list[str]:
+    """The projects' names."""
+    return [row.name for row in (await fleet.projects()).projects]
+
+
+@mcp.completes("fleet://projects/{project}/roles/{role}", "role")
+async def role_names(fleet: "FleetService", given: Mapping[str, str]) -> list[str]:
+    """The roles of the project that was given."""
+    return [row.name for row in (await fleet.roles(given.get("project", ""))).roles]

@@ -17,6 +17,7 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, CallToolRequestParams
 from fleet_agentpack.kit.actions import names_of_tools
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.wire.limits import error_result
+from fleet_agentpack.wire.progress import progress_of
 from fleet_agentpack.wire.recorded import known_tools
 from fleet_agentpack.wire.replies import ToolRefused
 from fleet_agentpack.wire.selected import LeftOutError
@@ -86,7 +87,8 @@ class CallBoundary(Middleware):
         if owner and owner.tools[name].needs_yes and not confirmed:
             return error_result(error.confirm_required(name).payload())
         try:
-            return await call_next(context)
+            with progress_of(called, context.fastmcp_context):
+                return await call_next(context)
         except ToolRefused as refused:
             place = (owner or self._otherwise).place_of(name)
             return error_result(refused.error.payload(), place)

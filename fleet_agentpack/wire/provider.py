@@ -46,6 +46,7 @@ from fleet_agentpack.wire.selection import Facts
 from fleet_agentpack.wire.wording import tools_named, worded, worded_arguments
 
 if TYPE_CHECKING:
+    from fleet_agentpack.wire.completion import Values
     from fleet_agentpack.wire.dynamic import Catalogue
 
 SERVICES = "services"  # in the server's lifespan context
@@ -211,6 +212,7 @@ class DomainTools(LocalProvider):
         self.resources: list[Resource | ResourceTemplate] = []
         self.texts: dict[str, str] = {}  # resource → its description, if that names tools
         self.needs: dict[str, tuple[str, ...]] = {}  # prompt → the tools that it tells to call
+        self.completions: dict[tuple[str, str], Values] = {}  # by prompt or template, and argument
         self._kept_apart = kept_apart
         for tool, again in kept_apart.items():
             self.add_resource(KeptAnswers.of(f"{name}://{tool}", f"{tool}_rest", again))
@@ -247,6 +249,15 @@ class DomainTools(LocalProvider):
     def place_of(self, tool: str) -> str:
         """Below which address the rest of a tool's long answers can be read."""
         return f"{self.name}://{tool if tool in self._kept_apart else f'answers/{tool}'}"
+
+    def completes(self, ref: str, argument: str) -> Callable[[Values], Values]:
+        """Register a function that tells what an argument of a prompt or a template can be."""
+
+        def register(function: Values) -> Values:
+            self.completions[ref, argument] = function
+            return function
+
+        return register
 
     def collection(self, address: str) -> Callable[[List], List]:
         """Register a function that lists everything of a kind as a resource, read in pages.

@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from fleet_agentpack import domains as rooms
 from fleet_agentpack.kit.actions import PROGRAM
-from fleet_agentpack.kit.private import install_memory_state
+from fleet_agentpack.kit.private import advertise_no_logging, install_memory_state
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
@@ -25,6 +25,7 @@ import_fastmcp()
 from fastmcp import FastMCP  # noqa: E402 - configured above
 
 from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
+from fleet_agentpack.wire.completion import completer  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
 from fleet_agentpack.wire.limits import LIMITS, Limits  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
@@ -122,7 +123,9 @@ def assemble(
     )
     if not choice.is_everything:
         mcp.add_transform(Selected(choice, domains))
+    mcp.add_completion_handler(completer(domains, services))
     install_memory_state(mcp)
+    advertise_no_logging(mcp)
     changes.attach(mcp, dynamic)
     return mcp
 
