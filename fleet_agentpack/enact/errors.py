@@ -187,7 +187,7 @@ class EnactError(AppError):
     def output_too_long(cls, name: str, how: str) -> Self:
         """A tool ran, but a shortened output would not be what it promises."""
         message = f"{name} ran, but its output is too long for an answer"
-        return cls("OUTPUT_TOO_LONG", message, f"{how} for the output", tool=name)
+        return cls("OUTPUT_TOO_LARGE", message, f"{how} for the output", tool=name)
 
     @classmethod
     def registry_unavailable(cls, url: str, reason: str) -> Self:

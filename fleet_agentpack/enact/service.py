@@ -140,6 +140,11 @@ class EnactService:
             warnings.append(f"the active toolset {mcp.active!r} does not show {receipt.name}")
         return results.ChangeResult(message, if_any(warnings))
 
+    def mcp_names(self, tool: str, session: str | None = None) -> tuple[str, ...]:
+        """Under which names MCP clients see an installed tool; none if a toolset hides it."""
+        names = self.projection(session).names.get(parse(tool).name, {})
+        return tuple(names.values())
+
     def uninstall(
         self, tool: str, session: str | None = None, *, project: bool = False
     ) -> results.ChangeResult:

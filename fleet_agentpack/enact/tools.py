@@ -11,6 +11,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.kit.actions import Action, named
 from fleet_agentpack.kit.fit import Text
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.kit.stamps import Stamp
@@ -38,6 +39,7 @@ ToolVersion = Annotated[
     str | None, Field(description="Specific version (optional, defaults to latest)")
 ]
 META_KEY = "fleet-agentpack/run"
+MOST_NAMED = 5  # of a tool with many scripts
 
 
 def open_service(settings: Settings) -> "EnactService":
@@ -124,9 +126,9 @@ def enact__install(
     version: ToolVersion = None,
 ) -> "results.ChangeResult":
     """Install a tool globally. After installation, the tool becomes available as a callable MCP tool."""  # noqa: E501 - the contract's words
-    result = enact.install(tool, version, call.session, call.report)
+    installed = enact.install(tool, version, call.session, call.report)
     call.tools_changed()
-    return result
+    return replace(installed, message=f"{installed.message}. {_ways_to_run(enact, tool, call)}")
 
 
 @mcp.tool(annotations=DESTROYS)
@@ -189,6 +191,16 @@ def skill(
 def skill_names(enact: "EnactService", _given: Mapping[str, str]) -> list[str]:
     """The names of the installed tools."""
     return [tool.name for tool in enact.installed().tools]
+
+
+def _ways_to_run(enact: "EnactService", tool: str, call: Call) -> str:
+    """How to call what was just installed: not every client sees new tools before it restarts."""
+    run = Action("enact__run", {"tool": tool.partition("@")[0]}, "call {}")
+    own = enact.mcp_names(tool, call.session)
+    if not own:
+        return f"To run it, {run.for_agent()}."
+    called = " or ".join(name for name in map(named, own[:MOST_NAMED]) if name)
+    return f"To run it, call {called}; if your client does not list that, {run.for_agent()}."
 
 
 def _describe(enact: "EnactService", tool: "Projected") -> DynamicTool:
