@@ -1,16 +1,19 @@
 """The four climpt tools: find, describe and render prompt commands, reload their registry."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastmcp.dependencies import Depends
 from pydantic import Field, WithJsonSchema
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.kit.results import jsonable, to_text
+from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
 from fleet_agentpack.wire.provider import READS, DomainTools
 from fleet_agentpack.wire.replies import Reply
+from fleet_agentpack.wire.resources import bounded_text, told
 
 if TYPE_CHECKING:
+    from fleet_agentpack.climpt.render import Rendered
     from fleet_agentpack.climpt.results import Description, Reloaded
     from fleet_agentpack.climpt.service import ClimptService
     from fleet_agentpack.settings import Settings
@@ -27,6 +30,8 @@ Options = Annotated[
 ]
 Agent = Annotated[str, Field(description='"climpt"[, unless {search} was asked for another]')]
 NO_OPTIONS: dict[str, Any] = {}
+UNFILLED = "climpt/unfilled"
+COMMAND = "climpt://commands/{c1}/{c2}/{c3}"
 
 
 def open_service(settings: "Settings") -> "ClimptService":
@@ -46,6 +51,11 @@ mcp = DomainTools(
 )
 
 
+def unfilled(prompt: "Rendered") -> dict[str, tuple[str, ...]] | None:
+    """What a result's `_meta` says of variables that no value was given for."""
+    return {UNFILLED: prompt.unfilled} if prompt.unfilled else None
+
+
 @mcp.tool(annotations=READS)
 def search(
     *, climpt: "ClimptService" = Depends(mcp.service), query: str, agent: str = "climpt"
@@ -54,8 +64,13 @@ def search(
 
     [Call {describe or execute} next.]
     """
-    results = jsonable(climpt.search(query, agent))
-    return Reply(to_text(results), {"results": results})
+    found = climpt.search(query, agent)
+    plain = jsonable(found)
+    # A client may show the text alone, and an empty list is no help.
+    note = found.warnings[0] if found.warnings is not UNKNOWN and not found.results else None
+    return Reply(
+        to_text(plain["results"]), plain, write=lambda cut: to_text(cut["results"]), note=note
+    )
 
 
 @mcp.tool(annotations=READS)
@@ -88,10 +103,38 @@ async def execute(
 
     [Call {describe} first for its options.]
     """
-    return Reply(await climpt.execute(agent, c1, c2, c3, options))
+    prompt = await climpt.execute(agent, c1, c2, c3, options)
+    return Reply(prompt.text, meta=unfilled(prompt))
 
 
 @mcp.tool(annotations=READS)
 def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> "Reloaded":
     """Reload the registry of prompt commands after its file changed. [Call {search} next.]"""
     return climpt.reload(agent)
+
+
+@mcp.resource(COMMAND, mime_type="application/json")
+def command(c1: str, c2: str, c3: str, climpt: "ClimptService" = Depends(mcp.service)) -> str:
+    """A prompt command's usage and options."""
+    try:
+        return bounded_text(climpt.describe(c1, c2, c3), mcp.place_of("describe"))
+    except ClimptError as error:
+        raise told(error) from error
+
+
+@mcp.completes(COMMAND, "c1")
+def first_names(climpt: "ClimptService", _given: Mapping[str, str]) -> list[str]:
+    """The domains of the commands."""
+    return [each.c1 for each in climpt.commands()]
+
+
+@mcp.completes(COMMAND, "c2")
+def second_names(climpt: "ClimptService", given: Mapping[str, str]) -> list[str]:
+    """The actions of the domain that was given."""
+    return [each.c2 for each in climpt.commands(given.get("c1"))]
+
+
+@mcp.completes(COMMAND, "c3")
+def third_names(climpt: "ClimptService", given: Mapping[str, str]) -> list[str]:
+    """The targets of the domain and the action that were given."""
+    return [each.c3 for each in climpt.commands(given.get("c1"), given.get("c2"))]

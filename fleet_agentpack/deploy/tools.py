@@ -1,17 +1,19 @@
 """The agentpack domain: plan, diff, status, doctor, deploy_apply and rollback as MCP tools."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastmcp.dependencies import Depends
 from pydantic import Field
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
-from fleet_agentpack.kit.results import jsonable, to_text
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.settings import Settings
-from fleet_agentpack.wire.call import Call, CurrentCall
+from fleet_agentpack.wire.approval import Approval, CurrentApproval, Unanswered
+from fleet_agentpack.wire.call import Call, CurrentCall, in_thread
 from fleet_agentpack.wire.provider import DESTROYS, READS, DomainTools
+from fleet_agentpack.wire.resources import bounded_text
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy import results
@@ -44,8 +46,9 @@ SnapshotId = Annotated[str, Field(description="Snapshot id to rollback to.")]
 def open_service(settings: Settings) -> "DeployService":
     """The deploy service for the server's environment."""
     from fleet_agentpack.deploy import service
+    from fleet_agentpack.deploy.unchanged import Unchanged
 
-    return service.open_service(settings)
+    return service.open_service(settings, Unchanged())
 
 
 mcp = DomainTools(
@@ -56,6 +59,12 @@ mcp = DomainTools(
     " [{rollback} goes back.]",
     error=DeployError,
     open_service=open_service,
+    kept_apart={
+        "plan": Action("plan", text="Call {} again."),
+        "diff": Action("diff", text="Call {} again."),
+        "status": Action("status", text="Call {} again."),
+        "deploy_apply": Action.instruction("agentpack://snapshots has every apply."),
+    },
 )
 
 
@@ -122,10 +131,11 @@ def doctor(
 
 
 @mcp.tool(annotations=DESTROYS)
-def deploy_apply(
+async def deploy_apply(
     *,
     deploy: "DeployService" = Depends(mcp.service),
     call: Call = CurrentCall(),
+    approval: Approval = CurrentApproval(),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
@@ -133,47 +143,55 @@ def deploy_apply(
     adopt: Adopt = False,
     dry_run: ForcedDryRun = False,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
-) -> "results.Envelope[results.PlanData]":
+) -> "results.Envelope[results.PlanData] | Unanswered":
     """Write the files of the plan for Codex, Claude Code, Cursor and VS Code, all or nothing.
 
     [Call {plan} first[; {rollback} with the snapshot_id undoes it].]
     """
-    return deploy.deploy(
-        Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt), call.report
-    )
+    request = Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt)
+    apply = in_thread(lambda approved: deploy.deploy_approved(request, call.report, approved))
+    if dry_run:
+        return await apply(None)
+    return await approval.carry_out(in_thread(lambda: deploy.question(request)), apply)
 
 
 @mcp.tool(annotations=DESTROYS)
-def rollback(
+async def rollback(
     *,
     deploy: "DeployService" = Depends(mcp.service),
     call: Call = CurrentCall(),
+    approval: Approval = CurrentApproval(),
     repo: Repo = None,  # noqa: ARG001 - the contract has it; snapshots are in the home
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
-) -> "results.Envelope[results.RollbackData]":
+) -> "results.Envelope[results.RollbackData] | Unanswered":
     """Restore the deployed files of a snapshot[, then call {status} to check].
 
     The ids are in agentpack://snapshots[ and in the answers of {deploy_apply}].
     """
-    return deploy.rollback(to, report=call.report)
+    return await approval.carry_out(
+        in_thread(lambda: deploy.rollback_question(to)),
+        in_thread(lambda approved: deploy.rollback(to, call.report, approved)),
+    )
 
 
-@mcp.resource("agentpack://snapshots", mime_type="application/json")
-def snapshots(deploy: "DeployService" = Depends(mcp.service)) -> str:
+@mcp.collection("agentpack://snapshots")
+def snapshots(deploy: "DeployService", _session: str | None) -> object:
     """The snapshots[ that {rollback} can return to], newest first."""
-    return _as_json(deploy.snapshots)
+    return deploy.snapshots()
 
 
 @mcp.resource("agentpack://snapshots/{id}", mime_type="application/json")
 def snapshot(id: str, deploy: "DeployService" = Depends(mcp.service)) -> str:
     """One snapshot: its files and changes."""
-    return _as_json(lambda: deploy.snapshot(id))
-
-
-def _as_json(answer: Callable[[], Any]) -> str:
-    """An answer as the text of a resource; an error is an envelope, too."""
     try:
-        return to_text(jsonable(answer()))
+        answer: object = deploy.snapshot(id)
     except DeployError as error:
-        return to_text(jsonable(error.payload()))
+        answer = error.payload()
+    return bounded_text(answer, mcp.place_of("snapshot"))
+
+
+@mcp.completes("agentpack://snapshots/{id}", "id")
+def snapshot_ids(deploy: "DeployService", _given: Mapping[str, str]) -> list[str]:
+    """The snapshots' ids, newest first."""
+    return [row.id for row in deploy.snapshots().data.snapshots]

@@ -96,13 +96,21 @@ class EnactService:
         from fleet_agentpack.enact.tool_documentation import describe
 
         wanted = parse(tool, version)
-        found = self._installed(wanted, session)
-        if found:
-            self._check(found)
-            names = self.projection(session).names.get(found.name, {})
-            return results.LearnResult(describe(found.manifest, names))
+        if self._installed(wanted, session):
+            return results.LearnResult(self.documentation(str(wanted), session))
         acquired = self._sources.acquire(wanted, self.config)
         return results.LearnResult(describe(acquired.manifest, {}), if_any(acquired.warnings))
+
+    def documentation(self, tool: str, session: str | None = None) -> str:
+        """The documentation of an installed tool; nothing is fetched."""
+        from fleet_agentpack.enact.tool_documentation import describe
+
+        wanted = parse(tool)
+        found = self._installed(wanted, session)
+        if found is None:
+            raise EnactError.not_installed(wanted.name)
+        self._check(found)
+        return describe(found.manifest, self.projection(session).names.get(found.name, {}))
 
     def install(
         self,
@@ -131,6 +139,11 @@ class EnactService:
         if mcp.active is not None and receipt.name not in mcp.visible():
             warnings.append(f"the active toolset {mcp.active!r} does not show {receipt.name}")
         return results.ChangeResult(message, if_any(warnings))
+
+    def mcp_names(self, tool: str, session: str | None = None) -> tuple[str, ...]:
+        """Under which names MCP clients see an installed tool; none if a toolset hides it."""
+        names = self.projection(session).names.get(parse(tool).name, {})
+        return tuple(names.values())
 
     def uninstall(
         self, tool: str, session: str | None = None, *, project: bool = False
@@ -163,7 +176,7 @@ class EnactService:
             for name, found in sorted(projection.installed.items())
         )
         left_out = [f"{each.name} is left out: {each.error.message}" for each in projection.broken]
-        warnings = [*projection.warnings, *left_out]
+        warnings = [*self.config.warnings, *projection.warnings, *left_out]
         if self.store.unfinished():
             warnings.append("an interrupted change will be finished by the next install")
         return results.ToolList(tools, if_any(warnings))
@@ -256,8 +269,9 @@ class EnactService:
         pinned = self.project_tools().tools
         done = [self.install(each.name, each.version, project=True) for each in pinned]
         message = "\n".join(each.message for each in done) or "The project pins no tools"
-        told = [each.warnings for each in done if each.warnings is not UNKNOWN]
-        return results.ChangeResult(message, if_any(itertools.chain.from_iterable(told)))
+        told = (each.warnings for each in done if each.warnings is not UNKNOWN)
+        once = dict.fromkeys(itertools.chain.from_iterable(told))
+        return results.ChangeResult(message, if_any(once))
 
     def _run_installed(
         self, found: Installed, script: Script | None, given: Mapping[str, Any], report: Report

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, TypedDict
 
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
+from fleet_agentpack.kit.approval import Refusal
 from fleet_agentpack.kit.errors import AppError, Problem
 
 Kind = Literal["bad_request", "not_found", "conflict", "unavailable"]
@@ -16,6 +17,14 @@ STATUS: dict[Kind, int] = {
     "conflict": 409,
     "unavailable": 503,
 }
+
+
+class Failure(TypedDict):
+    """A failed call, as callers receive it."""
+
+    error: Kind
+    message: str
+    details: dict[str, object]
 
 
 class FleetError(AppError):
@@ -35,7 +44,7 @@ class FleetError(AppError):
         self.kind = kind
         self.details = {"status": STATUS[kind], **details}
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Failure:
         """The contract's `{error, message, details}`; the message ends with what to do."""
         message = " ".join([str(self), *steps(self.actions)])
         return {"error": self.kind, "message": message, "details": self.details}
@@ -99,6 +108,13 @@ class FleetError(AppError):
         return cls.bad_request(
             f"Invalid arguments for {called(tool)}: {told}",
             problems=[{"field": p.field, "message": p.message} for p in problems],
+        )
+
+    @classmethod
+    def not_approved(cls, tool: str, refusal: Refusal) -> Self:
+        """400 for a change that a person was to agree to and has not."""
+        return cls.bad_request(
+            f"{tool} was not carried out: {refusal.told}.", reason=f"approval_{refusal.value}"
         )
 
     @classmethod

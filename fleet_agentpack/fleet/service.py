@@ -12,11 +12,14 @@ from typing import Any
 from fleet_agentpack.fleet import results
 from fleet_agentpack.fleet.arguments import check_existing_name, check_new_name, plain, required
 from fleet_agentpack.fleet.backend import Backend, Progress
+from fleet_agentpack.fleet.building import CREATE_TIMEOUT_S, Building
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
 from fleet_agentpack.fleet.ledger import Ledger, TaskOpenError
 from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, NewAgent, Source, Task, shorten
+from fleet_agentpack.fleet.questions import about_deletion
 from fleet_agentpack.fleet.reconcile import CLAIM_S, reconcile
 from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.results import UNKNOWN
 
 MAX_PAGE_SIZE = 100
@@ -45,6 +48,7 @@ class FleetService:
         source: Source,
         now: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        create_timeout_s: float = CREATE_TIMEOUT_S,
     ) -> None:
         self._backend = backend
         self._ledger = ledger
@@ -52,12 +56,14 @@ class FleetService:
         self._now = now
         self._sleep = sleep
         self._fingerprints: dict[str, object] = {}  # by workspace id, as last reconciled
+        self._building = Building(create_timeout_s)
         self._handing_over: set[asyncio.Task[Task]] = set()
 
     async def close(self) -> None:
         """Finish handing over tasks, then close the engine and the ledger."""
         if self._handing_over:
             await asyncio.wait(self._handing_over)
+        await self._building.close()
         await self._backend.close()
         self._ledger.close()
 
@@ -71,6 +77,15 @@ class FleetService:
         """The roles of a project."""
         return results.RoleList(await self._backend.catalogue.roles(plain(project, "project")))
 
+    async def role(self, project: str, name: str) -> results.Role:
+        """One role of a project. Raises 404."""
+        listed = (await self.roles(project)).roles
+        for role in listed:
+            if role.name == name:
+                return role
+        known = ", ".join(role.name for role in listed)
+        raise FleetError.not_found(f"There is no role '{name[:80]}'; choose from {known}.")
+
     async def create(
         self, name: str, project: str, role: str, spec: str, report: Progress = quiet
     ) -> results.AgentCreated:
@@ -80,7 +95,9 @@ class FleetService:
             name, required(project, "project"), required(role, "role"), required(spec, "spec")
         )
         try:
-            agent = await self._backend.create(new, report)
+            agent = await self._building.agent(
+                name, lambda told: self._backend.create(new, told), report
+            )
         except FleetError as error:
             if error.kind != "not_found":
                 raise
@@ -107,6 +124,9 @@ class FleetService:
         if news:
             tasks |= await asyncio.to_thread(self._reconcile_fleet, news)
         rows = [_summary(agent, tasks.get(agent.workspace_id)) for agent in fleet]
+        known_names = {row.name.lower() for row in rows}
+        building = [name for name in self._building.names if name.lower() not in known_names]
+        rows += [results.AgentSummary(name, "offline", None) for name in building]
         return results.AgentList(rows, len(rows))
 
     async def show(self, name: str) -> results.AgentShown:
@@ -179,9 +199,20 @@ class FleetService:
         summary = results.describe(results.TaskSummary, stopped)
         return results.TaskChanged(summary, "idle", f"Task stopped on agent '{agent.name}'")
 
-    async def delete(self, name: str, report: Progress = quiet) -> results.AgentDeleted:
-        """Delete an agent and its workspace, even a busy one."""
+    async def deletion(self, name: str) -> Question:
+        """What a person is asked before an agent is deleted."""
+        return await self._deletion(await self._find(name))
+
+    async def delete(
+        self, name: str, report: Progress = quiet, approved: str | None = None
+    ) -> results.AgentDeleted:
+        """Delete an agent and its workspace, even a busy one.
+
+        Raises `PlanChangedError` if that would not be, or no longer, what was approved.
+        """
         agent = await self._find(name)
+        if approved is not None:
+            (await self._deletion(agent)).check(approved)
         note = await self._backend.delete(agent, report)
         await asyncio.to_thread(self._close_open_task, agent.workspace_id)
         message = f"Agent '{agent.name}' deleted successfully{f'. {note}' if note else ''}"
@@ -192,9 +223,18 @@ class FleetService:
         said = await self._backend.messages(await self._find(name))
         return results.Transcript([results.describe(results.TranscriptLine, row) for row in said])
 
+    async def _deletion(self, agent: AgentSnapshot) -> Question:
+        task = await self._reconciled(agent)
+        return about_deletion(agent, task, await self._backend.unsaved(agent))
+
     async def _find(self, name: str, *, detailed: bool = False) -> AgentSnapshot:
         check_existing_name(name)
-        return await self._backend.find(name, detailed=detailed)
+        try:
+            return await self._backend.find(name, detailed=detailed)
+        except FleetError as error:
+            if error.kind != "not_found":
+                raise
+            raise self._building.why_missing(name) or error from error
 
     async def _idle(self, agent: AgentSnapshot) -> AgentSnapshot:
         """The agent once it can take a task. Raises 409 when it is busy."""
@@ -287,9 +327,9 @@ class FleetService:
 
 
 def _summary(agent: ListedAgent, task: Task | None) -> results.AgentSummary:
-    status = _status(agent.online, task is not None)
-    current = task.summary if task and status == "busy" else None
-    return results.AgentSummary(agent.name, status, current)
+    if task is None or not agent.online:
+        return results.AgentSummary(agent.name, "idle" if agent.online else "offline", None)
+    return results.AgentSummary(agent.name, "busy", task.summary)
 
 
 def _detail(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
+from fleet_agentpack.kit.approval import Refusal
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class AppError(Exception):
             Action.instruction(each) if isinstance(each, str) else each for each in actions
         )
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Mapping[str, object]:
         """The JSON object that the caller receives, unless the domain's contract has its own."""
         return {"error": str(self), "next_actions": steps(self.actions)}
 
@@ -49,6 +50,11 @@ class AppError(Exception):
     def confirm_required(cls, tool: str) -> AppError:
         """The error for a mutating call without `yes: true`, where a domain has such calls."""
         raise NotImplementedError(f"{cls.__name__} has no error for an unconfirmed {tool}")
+
+    @classmethod
+    def not_approved(cls, tool: str, refusal: Refusal) -> AppError:
+        """The error for a call that a person was to agree to and has not; nothing was done."""
+        return cls(f"{tool} was not carried out: {refusal.told}.")
 
     @classmethod
     def unexpected(cls, tool: str) -> Self:

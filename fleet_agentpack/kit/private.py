@@ -11,17 +11,21 @@ Measured as CPU time from start to `tools/list`, and per call over stdio.
 | FastMCP's state store | 2 % of start-up: no key-value library | FastMCP's own store |
 | FastMCP's inner server and lifespan | 0.7 of a call's time, odd lines answered | its own stdio |
 | the same, `subscriptions/listen` | 2026-07-28 clients hear of new tools | they list again |
+| the same, its table of methods | no `logging` that would never log | it is advertised |
 | a session's connection | news of tools, installs per session | no news, one shared store |
 | sigstore's shipped trust root | verification offline | the user has to name a trust root |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from mcp.server.connection import Connection
 
 SIGSTORE_PRODUCTION = "https://tuf-repo-cdn.sigstore.dev"
 _GONE = (AttributeError, ImportError, KeyError, TypeError)
@@ -58,7 +62,7 @@ class MemoryState:
         """Keep a value."""
         self._values[key] = value
 
-    def __getattr__(self, _name: str) -> Any:
+    def __getattr__(self, _name: str) -> Callable[..., Awaitable[None]]:
         """An operation that FastMCP did not use yet: it finds nothing and fails nothing."""
         return _nothing
 
@@ -77,11 +81,31 @@ def install_memory_state(server: Any) -> None:
         server._FastMCP__state_store = MemoryState()
 
 
-def protocol_server(server: Any) -> Any:
+class ProtocolServer(Protocol):
+    """What we use of the SDK's server."""
+
+    async def run(self, reading: Any, writing: Any, options: Any, /) -> None:
+        """Serve one client."""
+
+    def add_request_handler(self, method: str, params: type, handler: Any, /) -> None:
+        """Serve one more kind of request."""
+
+    def create_initialization_options(self) -> object:
+        """What `run` asks for."""
+
+
+def protocol_server(server: Any) -> ProtocolServer | None:
     """The SDK's server inside a FastMCP server; None when it cannot be reached any longer."""
     found = getattr(server, "_mcp_server", None)
     wanted = ("run", "add_request_handler", "create_initialization_options")
     return found if all(hasattr(found, name) for name in wanted) else None
+
+
+def advertise_no_logging(server: Any) -> None:
+    """Take back FastMCP's promise of log messages: we send none, whatever level is asked for."""
+    handlers = getattr(protocol_server(server), "_request_handlers", None)
+    if isinstance(handlers, dict):
+        handlers.pop("logging/setLevel", None)
 
 
 def can_serve_streams(server: Any) -> bool:
@@ -97,7 +121,7 @@ async def serve_streams(server: Any, reading: Any, writing: Any) -> None:
         await inner.run(reading, writing, inner.create_initialization_options())
 
 
-def connection_of(context: Any) -> Any | None:
+def connection_of(context: Any) -> Connection | None:
     """The connection behind a request; None where there is no client, or none to be seen."""
     try:
         connection = context.session._connection

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import anyio
 import anyio.from_thread
+import anyio.to_thread
 from fastmcp.dependencies import CurrentContext, Depends
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_access_token
 
 from fleet_agentpack.kit.private import connection_of
 from fleet_agentpack.kit.results import clean
+from fleet_agentpack.wire.progress import PROGRESS
 
+P = ParamSpec("P")
+T = TypeVar("T")
 TOOLS_CHANGED = "tools_changed"  # in the server's lifespan context
 
 
@@ -26,12 +31,16 @@ class Call:
     def __init__(self, context: Context) -> None:
         self.session = session_of(context)
         self._context = context
+        self._progress = PROGRESS.get()
         self._loop = asyncio.get_running_loop()
         self._pending: list[asyncio.Task[Any]] = []
 
     def report(self, done: float, total: float | None = None, text: str = "") -> None:
         """Tell the client how far the work is; in a worker thread, stop if it was cancelled."""
-        self._schedule(self._context.report_progress, done, total, clean(text) or None)
+        if self._progress:
+            self._schedule(self._progress.report, done, total, clean(text))
+        else:  # called from inside the process, past the middleware
+            self._schedule(self._context.report_progress, done, total, clean(text) or None)
 
     def tools_changed(self) -> None:
         """Tell the clients that the tools may have changed, before this call is answered."""
@@ -68,6 +77,15 @@ async def running_call(context: Context = CurrentContext()) -> AsyncIterator[Cal
 def CurrentCall() -> Call:
     """A tool's parameter default that brings the running `Call`."""
     return Depends(running_call)
+
+
+def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+    """A function that blocks, as one that can be awaited; `Call.report` stops it if cancelled."""
+
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await anyio.to_thread.run_sync(functools.partial(function, *args, **kwargs))
+
+    return run
 
 
 def session_of(context: Context) -> str | None:

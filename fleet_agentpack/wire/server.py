@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from fleet_agentpack import domains as rooms
 from fleet_agentpack.kit.actions import PROGRAM
-from fleet_agentpack.kit.private import install_memory_state
+from fleet_agentpack.kit.private import advertise_no_logging, install_memory_state
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
@@ -26,7 +26,9 @@ import_fastmcp()
 from fastmcp import FastMCP  # noqa: E402 - configured above
 
 from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
+from fleet_agentpack.wire.completion import completer  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
+from fleet_agentpack.wire.limits import LIMITS, Limits  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
 from fleet_agentpack.wire.projects import ProjectOfRequest  # noqa: E402
@@ -43,7 +45,7 @@ def build_server(
 ) -> FastMCP[Any]:
     """The server for these settings, ready to be served, inspected or called in memory.
 
-    `listed` are the installed tools' files as a client of the front already knows them.
+    `listed` are all files behind the list of installed tools that the front gave its client.
     Raises `SettingsError` for a domain that does not exist.
     """
     settings = settings or Settings.read()
@@ -89,8 +91,8 @@ def assemble(
     choice = choose(settings, domains)
     fixed = frozenset(name for domain in domains for name in domain.tools)
     domains = [domain for domain in domains if domain.name in choice.domains]
-    services = Services(settings)
-    changes = ListChanged(lambda session: _end_session(services, session), listed)
+    services, limits = Services(settings), Limits(settings.result_bytes)
+    changes = ListChanged(lambda session: _end_session(services, limits, session), listed)
     dynamic = [
         DynamicTools(each, services, fixed, choice.selection.prefix)
         for each in domains
@@ -101,7 +103,7 @@ def assemble(
     async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         watching = asyncio.create_task(changes.watch())
         try:
-            yield {SERVICES: services, TOOLS_CHANGED: changes.look}
+            yield {SERVICES: services, LIMITS: limits, TOOLS_CHANGED: changes.look}
         finally:
             watching.cancel()
             with anyio.CancelScope(shield=True):
@@ -124,7 +126,9 @@ def assemble(
     )
     if not choice.is_everything:
         mcp.add_transform(Selected(choice, domains))
+    mcp.add_completion_handler(completer(domains, services))
     install_memory_state(mcp)
+    advertise_no_logging(mcp)
     changes.attach(mcp, dynamic)
     return mcp
 
@@ -140,11 +144,12 @@ def _refuse_duplicates(domains: Iterable[DomainTools]) -> None:
 def _boundary(domains: Sequence[DomainTools], choice: Choice) -> CallBoundary:
     served = {name: domain for domain in domains for name in domain.tools if name in choice.names}
     dynamic = next((domain for domain in domains if domain.catalogue), domains[0])
-    return CallBoundary(served, dynamic.error, choice)
+    return CallBoundary(served, dynamic, choice)
 
 
-async def _end_session(services: Services, session: str) -> None:
-    """Tell the services that asked for it that a session is over."""
+async def _end_session(services: Services, limits: Limits, session: str) -> None:
+    """Forget what was kept for a session, and tell the services that asked for it."""
+    limits.kept.forget(session)
     for domain, service in services.opened():
         if domain.end_session:
             await anyio.to_thread.run_sync(domain.end_session, service, session)
