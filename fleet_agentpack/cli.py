@@ -11,11 +11,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from fleet_agentpack import domains
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.options import ASK, VARIABLES
 from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.project import why_no_project
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import (
     HttpSettings,
@@ -250,8 +252,16 @@ def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSetti
         token=_token(options.token_file or configured.token_file, settings),
         allowed_hosts=(*configured.allowed_hosts, *(options.allowed_host or ())),
         install_scope=options.install_scope or HttpSettings.install_scope,
-        projects=tuple(expand_home(each, settings.home) for each in configured.projects),
+        projects=tuple(_allowed_project(each, settings) for each in configured.projects),
     )
+
+
+def _allowed_project(listed: str, settings: Settings) -> Path:
+    path = expand_home(listed, settings.home)
+    why = why_no_project(str(path), str(settings.home)) if path.is_absolute() else "is not absolute"
+    if why:
+        raise SettingsError(f"{settings.config_path}: [http] projects: {listed!r} {why}")
+    return path
 
 
 def _token(given: str | None, settings: Settings) -> Secret | None:
