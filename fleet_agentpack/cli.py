@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fleet_agentpack import domains
 from fleet_agentpack.kit.errors import AppError
-from fleet_agentpack.kit.options import ASK, VARIABLES
+from fleet_agentpack.kit.options import ASK, VARIABLES, add_choice
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.project import why_no_project
 from fleet_agentpack.kit.secret import Secret
@@ -295,22 +295,7 @@ def _server_parser(prog: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{prog} {__version__}")
-    parser.add_argument(
-        "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
-    )
-    parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
-    parser.add_argument("--tools", metavar="NAME[,NAME]", default="", help="serve only these tools")
-    parser.add_argument(
-        "--without", metavar="NAME[,NAME]", default="", help="leave these tools out"
-    )
-    parser.add_argument(
-        "--no-extras",
-        action="store_const",
-        const="1",
-        default="",
-        help="leave out the tools beyond the contracts",
-    )
-    parser.add_argument("--prefix", default="", help="put PREFIX_ before every tool's name")
+    add_choice(parser)
     parser.add_argument(
         "--project", metavar="DIR", default="", help="the project (the working directory)"
     )
