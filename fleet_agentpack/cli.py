@@ -159,12 +159,13 @@ def _serve_http(settings: Settings, log_level: str) -> int:
     with _uncollected():
         import asyncio
 
-        from fleet_agentpack.wire.http import serve_http
+        from fleet_agentpack.wire.http import listen, serve_http
         from fleet_agentpack.wire.server import build_server
 
         mcp = build_server(settings)
+        sockets = listen(settings.http)
     _let_work_be_interrupted()
-    asyncio.run(serve_http(mcp, settings.http, log_level))
+    asyncio.run(serve_http(mcp, settings.http, log_level, sockets))
     return 0
 
 
