@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.from_thread
@@ -17,7 +17,7 @@ from fastmcp.server.dependencies import get_access_token
 from fleet_agentpack.kit.private import connection_of
 from fleet_agentpack.kit.results import clean
 
-TOOLS_CHANGED = "tools_changed"  # in the server's lifespan context
+TOOLS_CHANGED: Final = "tools_changed"  # in the server's lifespan context
 
 
 class Call:

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from fastmcp.dependencies import CurrentContext
 from fastmcp.exceptions import ValidationError
@@ -34,7 +34,7 @@ from fleet_agentpack.wire.schema import tidy, without_nulls
 if TYPE_CHECKING:
     from fleet_agentpack.wire.dynamic import Catalogue
 
-SERVICES = "services"  # in the server's lifespan context
+SERVICES: Final = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import anyio
 import anyio.to_thread
@@ -16,18 +16,18 @@ from fleet_agentpack.kit.private import install_memory_state
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.version import __version__
+from fleet_agentpack.wire.call import TOOLS_CHANGED
 from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
+from fleet_agentpack.wire.provider import SERVICES
 
 import_fastmcp()
 
 from fastmcp import FastMCP  # noqa: E402 - configured above
 
-from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
 from fleet_agentpack.wire.provider import (  # noqa: E402
-    SERVICES,
     WRITES_TAG,
     DomainTools,
     Services,
@@ -37,9 +37,16 @@ if TYPE_CHECKING:
     from fastmcp.server.auth import AuthProvider
 
 
+class Lifespan(TypedDict):
+    """What every request of a running server can reach."""
+
+    services: Services
+    tools_changed: Callable[[], Awaitable[None]]
+
+
 def build_server(
     settings: Settings | None = None, listed: Mapping[str, Stamp | None] | None = None
-) -> FastMCP[Any]:
+) -> FastMCP[Lifespan]:
     """The server for these settings, ready to be served, inspected or called in memory.
 
     `listed` are the installed tools' files as a client of the front already knows them.
@@ -53,7 +60,7 @@ def assemble(
     settings: Settings,
     domains: Sequence[DomainTools],
     listed: Mapping[str, Stamp | None] | None = None,
-) -> FastMCP[Any]:
+) -> FastMCP[Lifespan]:
     """A server of exactly these domains."""
     fixed = _tool_names(domains)
     services = Services(settings)
@@ -61,7 +68,7 @@ def assemble(
     dynamic = [DynamicTools(each, services, fixed) for each in domains if each.catalogue]
 
     @asynccontextmanager
-    async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
+    async def lifespan(_: FastMCP[Lifespan]) -> AsyncIterator[Lifespan]:
         watching = asyncio.create_task(changes.watch())
         try:
             yield {SERVICES: services, TOOLS_CHANGED: changes.look}
@@ -71,7 +78,7 @@ def assemble(
                 await asyncio.gather(watching, return_exceptions=True)
                 await services.close()
 
-    mcp: FastMCP[Any] = FastMCP(
+    mcp: FastMCP[Lifespan] = FastMCP(
         rooms.server_name(domains, settings.only),
         rooms.instructions(domains),
         version=__version__,
