@@ -16,18 +16,18 @@ from fleet_agentpack.kit.private import install_memory_state
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.version import __version__
-from fleet_agentpack.wire.call import TOOLS_CHANGED
 from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
-from fleet_agentpack.wire.provider import SERVICES
 
 import_fastmcp()
 
 from fastmcp import FastMCP  # noqa: E402 - configured above
 
+from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
 from fleet_agentpack.wire.provider import (  # noqa: E402
+    SERVICES,
     WRITES_TAG,
     DomainTools,
     Services,
