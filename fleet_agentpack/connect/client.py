@@ -120,6 +120,7 @@ class Client:
     add: OwnCommand | None = None
     remove: OwnCommand | None = None
     rewrites: tuple[Scope, ...] = ()  # files that the program itself keeps changing
+    shows_forms: bool = False  # whether its window brings a server's question to the person
     tool_limit: int | None = None
     then: str = ""  # what the user does next
 

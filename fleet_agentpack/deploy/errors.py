@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from fleet_agentpack.deploy.results import Envelope, Failure
+from fleet_agentpack.kit.actions import called
+from fleet_agentpack.kit.approval import Refusal
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.kit.results import jsonable
 
@@ -23,6 +24,11 @@ _REASONS = {
 # What to do next, by reason; anything else can only be tried again.
 _NEXT_ACTIONS: dict[str, tuple[str, ...]] = {
     "adopt_confirm_required": ("retry_with_adopt",),
+    "approval_closed": ("ask_user", "retry_command"),
+    "approval_declined": ("ask_user",),
+    "approval_plan_unstable": ("wait", "retry_command"),
+    "approval_unanswered": ("ask_user", "retry_command"),
+    "approval_unavailable": ("ask_user",),
     "busy": ("wait", "retry_command"),
     "config_invalid": ("fix_config", "retry_command"),
     "config_missing": ("run_init", "retry_with_repo", "retry_command"),
@@ -113,6 +119,9 @@ class DeployError(AppError):
 
     def payload(self) -> dict[str, Any]:
         """The failure as an envelope."""
+        # Every server knows this class, few ever need the results.
+        from fleet_agentpack.deploy.results import Envelope, Failure
+
         failure = Failure(self.code, self.message, dict(sorted(self.details.items())))
         nothing: dict[str, object] = {}
         envelope = Envelope.of(self.command_id or "agentpack", nothing, errors=[failure])
@@ -140,7 +149,9 @@ class DeployError(AppError):
     @classmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for a bug in this package."""
-        error = cls("E_UNEXPECTED", f"{tool} failed unexpectedly; see the server's log for details")
+        error = cls(
+            "E_UNEXPECTED", f"{called(tool)} failed unexpectedly; see the server's log for details"
+        )
         return error.during(_COMMAND_IDS.get(tool, tool))
 
     @classmethod
@@ -150,6 +161,18 @@ class DeployError(AppError):
         error = cls(
             "E_CONFIRM_REQUIRED",
             f"{command_id} changes files: approve it with `yes: true`, in a shell with --yes",
+            command=command_id,
+        )
+        return error.during(command_id)
+
+    @classmethod
+    def not_approved(cls, tool: str, refusal: Refusal) -> Self:
+        """The refusal of a change that a person was to agree to and has not."""
+        command_id = _COMMAND_IDS.get(tool, tool)
+        error = cls(
+            "E_CONFIRM_REQUIRED",
+            f"{command_id}: {refusal.told}. Nothing was written.",
+            reason=f"approval_{refusal.value}",
             command=command_id,
         )
         return error.during(command_id)

@@ -6,20 +6,24 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
-from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, results, rollback
-from fleet_agentpack.deploy.actions import command, status_actions
+from fleet_agentpack.deploy import apply, doctor, lockfile, looks, manifest, results, rollback
+from fleet_agentpack.deploy.actions import command
 from fleet_agentpack.deploy.apply import Proposal
-from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
+from fleet_agentpack.deploy.compare import Change, Plan, drift, plan
 from fleet_agentpack.deploy.disk import Disk, Reader
+from fleet_agentpack.deploy.drift_report import status_data
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
-from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.orphans import left_behind
 from fleet_agentpack.deploy.pinning import Pinning
+from fleet_agentpack.deploy.questions import about_apply, about_rollback, only_approved
 from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
+from fleet_agentpack.deploy.rollback import Rollback
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.survey import Survey
@@ -28,11 +32,16 @@ from fleet_agentpack.deploy.text_diff import text_diffs
 from fleet_agentpack.deploy.transaction import Report, Transaction, pending
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
+from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.settings import Settings
 
+if TYPE_CHECKING:
+    from fleet_agentpack.deploy.unchanged import Unchanged
+
+T = TypeVar("T")
 LOCK_TIMEOUT_S = 10.0
 Confirm = Callable[[Plan], bool]
 
@@ -50,6 +59,7 @@ class DeployService:
         *,
         disk: Callable[[HashCache], Disk] | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
+        unchanged: Unchanged | None = None,
     ) -> None:
         self._home = home
         self._disk = disk or (lambda hashes: Disk(hashes, durable=home.durable))
@@ -57,6 +67,7 @@ class DeployService:
         self._snapshots = SnapshotStore(home)
         self._caches: dict[str, RepoCache] = {}
         self._turn = threading.RLock()
+        self._unchanged = unchanged
 
     # Commands that only read.
 
@@ -64,8 +75,7 @@ class DeployService:
     def plan(self, request: Request, name: str = "plan") -> Envelope[PlanData]:
         """What an apply would change."""
         with self._command(name), self._cache(request) as cache:
-            found = self._propose(request, cache, Reader(cache.reader.hashes))
-            return Envelope.of(name, found.data, found.plan.warnings)
+            return Envelope.of(name, *self._unless_changed(self._planned, request, cache))
 
     def diff(self, request: Request) -> Envelope[PlanData]:
         """The same as plan, under its own name; the text of the differences is for people."""
@@ -75,23 +85,7 @@ class DeployService:
     def status(self, request: Request) -> Envelope[results.StatusData]:
         """How the disk differs from what should be there."""
         with self._command("status"), self._cache(request) as cache:
-            reader = Reader(cache.reader.hashes)
-            workspace, survey = self._survey(request, cache, reader)
-            rows = drift(survey, extras(survey, reader, cache.reader.lister))
-            shown = [row for row in rows if not request.only or row.kind in request.only]
-            total = summary_of(rows)
-            actions = status_actions(request, total, needs_deploy=bool(survey.unrecorded))
-            data = results.StatusData(
-                shown,
-                request.profile,
-                summary_of(shown),
-                summary_by_root(shown),
-                workspace.targets,
-                total if request.only else UNKNOWN,
-                [action.command for action in actions] or UNKNOWN,
-                actions or UNKNOWN,
-            )
-            return Envelope.of("status", data, [*survey.warnings, *survey.unrecorded_warnings])
+            return Envelope.of("status", *self._unless_changed(self._drift, request, cache))
 
     def doctor(self, request: Request, *, fix: bool = False) -> Envelope[results.DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
@@ -147,19 +141,28 @@ class DeployService:
 
     def preview_rollback(self, to: str) -> Envelope[results.RollbackPreview]:
         """What a rollback would change."""
-        with self._command("rollback"), self._cache(Request()) as cache:
-            history = self._snapshots.history()
-            chosen = rollback.choose(history, self._snapshots, to)
-            reader = Reader(cache.reader.hashes)
-            prepared = rollback.prepare(history, self._snapshots, chosen, reader)
-            changes = [
-                results.RestoreRow(step.op, step.path, step.path, step.target)
-                for step in prepared.steps
-            ]
-            data = results.RollbackPreview(changes=changes, rolled_back_to=to)
-            return Envelope.of("rollback", data, prepared.warnings)
+        prepared = self._would_roll_back(to)
+        steps = prepared.steps
+        rows = [results.RestoreRow(step.op, step.path, step.path, step.target) for step in steps]
+        data = results.RollbackPreview(changes=rows, rolled_back_to=to)
+        return Envelope.of("rollback", data, prepared.warnings)
+
+    def question(self, request: Request) -> Question:
+        """What a person is asked before a deploy. Raises what would refuse it anyway."""
+        with self._command("deploy --apply"):
+            return about_apply(request, self.differences(request))
+
+    def rollback_question(self, to: str) -> Question:
+        """What a person is asked before a rollback."""
+        return about_rollback(self._would_roll_back(to))
 
     # Commands that write.
+
+    def deploy_approved(
+        self, request: Request, report: Report, approved: str | None
+    ) -> Envelope[PlanData]:
+        """Deploy the plan with this digest. Raises `PlanChangedError` if it is another by now."""
+        return self.deploy(request, report, only_approved(request, approved))
 
     def deploy(
         self, request: Request, report: Report = _silent, confirm: Confirm | None = None
@@ -185,8 +188,13 @@ class DeployService:
                         return _untouched(found)
                 return self._apply(found, disk, report)
 
-    def rollback(self, to: str, report: Report = _silent) -> Envelope[results.RollbackData]:
-        """Go back to a snapshot; recorded as an event of its own."""
+    def rollback(
+        self, to: str, report: Report = _silent, approved: str | None = None
+    ) -> Envelope[results.RollbackData]:
+        """Go back to a snapshot; recorded as an event of its own.
+
+        Raises `PlanChangedError` if it is not, or no longer, the approved one.
+        """
         with self._command("rollback"), self._cache(Request()) as cache:
             disk = self._disk(cache.reader.hashes)
             # A refused call writes nothing, not even the lock file: refuse before locking.
@@ -196,6 +204,8 @@ class DeployService:
                 history = self._snapshots.history()
                 chosen = rollback.choose(history, self._snapshots, to)
                 prepared = rollback.prepare(history, self._snapshots, chosen, disk)
+                if approved is not None:
+                    about_rollback(prepared).check(approved)
                 event_id = self._snapshots.new_id()
                 Transaction(self._home, disk, report).run(prepared.batch(event_id))
             warnings = [
@@ -247,17 +257,52 @@ class DeployService:
                 )
             return (missing if lock is None else lock), wants_fetch
 
+    def close(self) -> None:
+        """Let go of what only a server keeps, unless a call still uses it."""
+        if self._unchanged is not None and self._turn.acquire(blocking=False):
+            self._unchanged.close()
+            self._turn.release()
+
     # Parts.
+
+    def _unless_changed(
+        self, look: Callable[[Request, RepoCache], T], request: Request, cache: RepoCache
+    ) -> T:
+        """What a look finds, or found last if nothing has changed since."""
+        if self._unchanged is None:
+            return look(request, cache)
+        variables = tuple(sorted(self._home.environ.items()))
+        question = (look.__name__, request, variables, machine_id(self._home, request.machine))
+        return self._unchanged.answer(question, lambda: look(request, cache))
+
+    def _planned(self, request: Request, cache: RepoCache) -> tuple[PlanData, tuple[str, ...]]:
+        found = self._propose(request, cache, Reader(cache.reader.hashes))
+        return found.data, found.plan.warnings
+
+    def _drift(
+        self, request: Request, cache: RepoCache
+    ) -> tuple[results.StatusData, tuple[str, ...]]:
+        reader = Reader(cache.reader.hashes)
+        workspace, survey = self._survey(request, cache, reader)
+        rows = drift(survey, extras(survey, reader, cache.reader.lister))
+        data = status_data(request, workspace.targets, survey, rows)
+        return data, (*survey.warnings, *survey.unrecorded_warnings)
 
     @paused_collector()
     def differences(self, request: Request) -> Plan:
-        """The plan itself, for showing the differences as text."""
+        """The plan itself, for showing it to a person."""
         with self._command("diff"), self._cache(request) as cache:
             return self._propose(request, cache, Reader(cache.reader.hashes)).plan
 
     def texts(self, found: Plan) -> Iterator[tuple[Change, str]]:
         """The differences of a plan as text, one by one."""
         return text_diffs(self._home, found.changes)
+
+    def _would_roll_back(self, to: str) -> Rollback:
+        with self._command("rollback"), self._cache(Request()) as cache:
+            history, reader = self._snapshots.history(), Reader(cache.reader.hashes)
+            chosen = rollback.choose(history, self._snapshots, to)
+            return rollback.prepare(history, self._snapshots, chosen, reader)
 
     def _propose(
         self, request: Request, cache: RepoCache, reader: Reader, recovered: Sequence[str] = ()
@@ -299,9 +344,11 @@ class DeployService:
 
     def _pending(self) -> list[str]:
         """A warning for read-only commands while a transaction is running or was interrupted."""
+        looks.at(self._home.journal)
         try:
             if not self._home.journal.exists():
                 return []
+            looks.beyond_files()
             found = pending(self._home)
         except DeployError as error:
             return [error.message]
@@ -369,7 +416,8 @@ def _untouched(found: Proposal) -> Envelope[PlanData]:
     return Envelope.of("deploy --apply", data, found.plan.warnings)
 
 
-def open_service(settings: Settings) -> DeployService:
+def open_service(settings: Settings, unchanged: Unchanged | None = None) -> DeployService:
     """The service for the environment that the settings were read from."""
     cache = settings.directories.cache / "deploy"
-    return DeployService(Home.of(settings.environ, settings.home, settings.cwd, cache))
+    home = Home.of(settings.environ, settings.home, settings.cwd, cache)
+    return DeployService(home, unchanged=unchanged)

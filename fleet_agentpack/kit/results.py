@@ -35,7 +35,7 @@ def jsonable(value: object) -> Any:
     return _CONVERTERS[type(value)](value)
 
 
-_Converter: TypeAlias = Callable[[Any], Json]
+_Converter: TypeAlias = Callable[[Any], Any]  # JSON, or UNKNOWN
 
 
 class _Converters(dict[type, _Converter]):
@@ -50,6 +50,8 @@ _CONVERTERS = _Converters()
 
 
 def _converter(kind: type) -> _Converter:
+    if kind is Unknown:
+        return lambda value: value
     if issubclass(kind, enum.Enum):
         return lambda value: jsonable(value.value)
     if issubclass(kind, str):
@@ -67,7 +69,7 @@ def _converter(kind: type) -> _Converter:
     if issubclass(kind, set | frozenset):
         return lambda value: sorted(_list(value), key=to_text)
     if hasattr(kind, "for_agent"):  # an `Action`
-        return lambda value: clean(value.for_agent())
+        return lambda value: clean(value.for_agent()) if value.is_possible else UNKNOWN
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
         keys = [name.rstrip("_") for name in names]
@@ -78,7 +80,8 @@ def _converter(kind: type) -> _Converter:
 
 
 def _list(items: Iterable[object]) -> list[Json]:
-    return [_CONVERTERS[type(item)](item) for item in items if item is not UNKNOWN]
+    made = (_CONVERTERS[type(item)](item) for item in items)
+    return [item for item in made if item is not UNKNOWN]
 
 
 def _mapping(value: Mapping[object, object]) -> dict[str, Json]:
