@@ -35,7 +35,7 @@ def jsonable(value: object) -> Any:
     return _CONVERTERS[type(value)](value)
 
 
-_Converter: TypeAlias = Callable[[Any], Any]  # JSON, or UNKNOWN
+_Converter: TypeAlias = Callable[[Any], Any]  # JSON, or UNKNOWN for what is left out
 
 
 class _Converters(dict[type, _Converter]):
@@ -80,7 +80,7 @@ def _converter(kind: type) -> _Converter:
 
 
 def _list(items: Iterable[object]) -> list[Json]:
-    made = (_CONVERTERS[type(item)](item) for item in items)
+    made = [_CONVERTERS[type(item)](item) for item in items]
     return [item for item in made if item is not UNKNOWN]
 
 
