@@ -42,6 +42,7 @@ class Lifespan(TypedDict):
     """What every request of a running server can reach."""
 
     services: Services
+    limits: Limits
     tools_changed: Callable[[], Awaitable[None]]
 
 
