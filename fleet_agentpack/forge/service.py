@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fleet_agentpack.forge import results
 from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
