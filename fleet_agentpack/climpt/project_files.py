@@ -47,11 +47,12 @@ class FoundFile:
 
 
 class ProjectFiles:
-    """The two roots that climpt looks below."""
+    """The two roots that climpt looks below; without a project, the home alone."""
 
-    def __init__(self, cwd: Path, home: Path) -> None:
-        self._cwd = cwd
+    def __init__(self, project: Path | None, home: Path, no_project: str = "") -> None:
+        self._cwd = project or home
         self._home = home
+        self._no_project = no_project  # why there is none and what to do, as a sentence
 
     def roots(self) -> list[Path]:
         """The project first, then the home."""
@@ -62,7 +63,8 @@ class ProjectFiles:
         path = self._registered().get(agent) or f"{FOLDER}/{agent}/registry.json"
         found = self._find(path)
         if found is None:
-            hint = _INIT_HINT if agent == DEFAULT_AGENT else self._agents_hint(path)
+            known = _INIT_HINT if agent == DEFAULT_AGENT else self._agents_hint(path)
+            hint = self._no_project or known
             raise ClimptError.registry_missing(path, hint)
         return found
 

@@ -173,7 +173,7 @@ def _told(warnings: tuple[str, ...]) -> Maybe[tuple[str, ...]]:
 
 def files_of(settings: Settings) -> ProjectFiles:
     """Where the project that the settings name keeps its prompts."""
-    return ProjectFiles(settings.cwd, settings.home)
+    return ProjectFiles(settings.project, settings.home, settings.place.advice)
 
 
 def open_climpt(settings: Settings) -> ClimptService:

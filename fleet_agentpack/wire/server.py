@@ -7,6 +7,7 @@ import difflib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
 import anyio
@@ -30,6 +31,7 @@ from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
 from fleet_agentpack.wire.limits import LIMITS, Limits  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
+from fleet_agentpack.wire.projects import ProjectOfRequest  # noqa: E402
 from fleet_agentpack.wire.provider import SERVICES, DomainTool, DomainTools, Services  # noqa: E402
 from fleet_agentpack.wire.selected import Selected  # noqa: E402
 from fleet_agentpack.wire.selection import Choice, selection_of  # noqa: E402
@@ -117,11 +119,12 @@ def assemble(
                 await services.close()
 
     texts = {domain.name: domain.instructions for domain in domains}
+    instructions = partial(choice.instructions, texts)
     mcp: FastMCP[Lifespan] = FastMCP(
         rooms.server_name(domains, settings.only),
-        choice.instructions(texts, settings.place.sentence),
+        instructions(settings.place.sentence),
         version=__version__,
-        middleware=[_boundary(domains, choice), changes],
+        middleware=[ProjectOfRequest(settings, instructions), _boundary(domains, choice), changes],
         providers=[*domains, *dynamic],
         lifespan=lifespan,
         mask_error_details=True,
@@ -155,7 +158,7 @@ def _boundary(domains: Sequence[DomainTools], choice: Choice) -> CallBoundary:
 async def _end_session(services: Services, limits: Limits, session: str) -> None:
     """Forget what was kept for a session, and tell the services that asked for it."""
     limits.kept.forget(session)
-    for domain, service in services.opened().items():
+    for domain, service in services.opened():
         if domain.end_session:
             await anyio.to_thread.run_sync(domain.end_session, service, session)
 
