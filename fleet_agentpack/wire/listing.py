@@ -135,6 +135,7 @@ def _facts(domain: DomainTools) -> dict[str, Any]:
         "server_name": domain.server_name,
         "instructions": domain.instructions,
         "sources": below,
+        "prompt_folder": domain.prompt_folder,
     }
 
 
