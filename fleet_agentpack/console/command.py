@@ -7,7 +7,9 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NoReturn
 
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table, render, width_for
 from fleet_agentpack.console.text import Paint, Text, printable
 from fleet_agentpack.kit.errors import AppError
@@ -68,16 +70,18 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 class Commands:
     """Declares the subcommands of one command; each takes `--json`."""
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
+    def __init__(self, parser: Parser) -> None:
         self._groups = {"": _subcommands(parser)}
 
-    def add(self, name: str, help_line: str, run: Handler) -> argparse.ArgumentParser:
-        """Declare one; `fork list` is `list` in the group `fork`."""
+    def add(self, name: str, help_line: str, run: Handler, example: str) -> Parser:
+        """Declare one; `fork list` is `list` in the group `fork`. The example is its arguments."""
         group, _, leaf = name.rpartition(" ")
         if group not in self._groups:
             help_text = f"{group} …; see {group} --help"
-            self._groups[group] = _subcommands(self._groups[""].add_parser(group, help=help_text))
+            below = self._groups[""].add_parser(group, help=help_text, description=help_text)
+            self._groups[group] = _subcommands(below)
         parser = self._groups[group].add_parser(leaf, help=help_line, description=help_line)
+        parser.example = example
         add_json(parser)
         declare(parser, run)
         return parser
@@ -105,10 +109,12 @@ def _start(run: Handler, arguments: argparse.Namespace, settings: Settings) -> i
     return run(Console(arguments, settings)) or 0
 
 
-def _subcommands(
-    parser: argparse.ArgumentParser,
-) -> argparse._SubParsersAction[argparse.ArgumentParser]:
-    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+def _subcommands(parser: Parser) -> argparse._SubParsersAction[Parser]:
+    def refuse(_arguments: argparse.Namespace, _settings: Settings) -> NoReturn:
+        parser.error(f"needs a command: {', '.join(name for name, _ in parser.subcommands())}")
+
+    parser.set_defaults(handler=refuse)
+    return parser.add_subparsers(title="commands", metavar="COMMAND")
 
 
 def _warnings_of(result: object) -> Iterable[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.ask import ask
 from fleet_agentpack.console.command import Console, declare, print_json
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.commands import report
 from fleet_agentpack.deploy.errors import DeployError
@@ -35,9 +36,10 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, True if self.nargs == 0 else values)
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:
+def add(parser: Parser, name: str) -> None:
     """Add one command's arguments and its handler."""
     parser.allow_abbrev = False
+    parser.example = _EXAMPLES.get(name, "")
     group = parser.add_argument_group("global flags, before or after the command")
     for flag, options in _GLOBAL_FLAGS.items():
         group.add_argument(flag, action=_Once, **options)
@@ -82,6 +84,18 @@ _ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
         "--adopt": _switch("also overwrite files that agentpack did not write"),
     },
     "rollback": {"--to": {"required": True, "metavar": "ID", "help": "the snapshot to restore"}},
+}
+
+
+_EXAMPLES = {
+    "init": "--git",
+    "plan": "--target codex",
+    "diff": "--profile work",
+    "deploy": "--apply",
+    "status": "--only missing,modified",
+    "rollback": "--to 1794858469376184072 --dry-run",
+    "doctor": "--all",
+    "update": "--no-lock",
 }
 
 
