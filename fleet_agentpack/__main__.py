@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -47,6 +48,7 @@ def _run(prog: str, domain: str = "") -> int:
     left = serve_known(wire, listing, start.home, start.cache)
     if left is None:
         return 0
+    gc.disable()  # until the server is built, see `cli`
     from fleet_agentpack import cli
 
     return cli.take_over(prog, argv, domain, wire, left)

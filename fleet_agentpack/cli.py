@@ -74,7 +74,7 @@ def take_over(
         _serve_alone(options, domain)
 
     def serve_on() -> int:
-        settings = _settings(options)
+        settings = _settings(options, lenient=True)  # a session that has begun goes on
         _begin(settings, options.log_level)
         return _serve_wire(settings, wire, left)
 

@@ -6,11 +6,12 @@ from fastmcp.dependencies import Depends
 from pydantic import Field, WithJsonSchema
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.kit.results import jsonable, to_text
+from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
 from fleet_agentpack.wire.provider import READS, DomainTools
 from fleet_agentpack.wire.replies import Reply
 
 if TYPE_CHECKING:
+    from fleet_agentpack.climpt.render import Rendered
     from fleet_agentpack.climpt.results import Description, Reloaded
     from fleet_agentpack.climpt.service import ClimptService
     from fleet_agentpack.settings import Settings
@@ -27,6 +28,7 @@ Options = Annotated[
 ]
 Agent = Annotated[str, Field(description='"climpt"[, unless {search} was asked for another]')]
 NO_OPTIONS: dict[str, Any] = {}
+UNFILLED = "climpt/unfilled"
 
 
 def open_service(settings: "Settings") -> "ClimptService":
@@ -46,6 +48,11 @@ mcp = DomainTools(
 )
 
 
+def unfilled(prompt: "Rendered") -> dict[str, tuple[str, ...]] | None:
+    """What a result's `_meta` says of variables that no value was given for."""
+    return {UNFILLED: prompt.unfilled} if prompt.unfilled else None
+
+
 @mcp.tool(annotations=READS)
 def search(
     *, climpt: "ClimptService" = Depends(mcp.service), query: str, agent: str = "climpt"
@@ -54,8 +61,11 @@ def search(
 
     [Call {describe or execute} next.]
     """
-    results = jsonable(climpt.search(query, agent))
-    return Reply(to_text(results), {"results": results})
+    found = climpt.search(query, agent)
+    plain = jsonable(found)
+    # A client may show the text alone, and an empty list is no help.
+    note = found.warnings[0] if found.warnings is not UNKNOWN and not found.results else None
+    return Reply(to_text(plain["results"]), plain, note=note)
 
 
 @mcp.tool(annotations=READS)
@@ -88,7 +98,8 @@ async def execute(
 
     [Call {describe} first for its options.]
     """
-    return Reply(await climpt.execute(agent, c1, c2, c3, options))
+    prompt = await climpt.execute(agent, c1, c2, c3, options)
+    return Reply(prompt.text, meta=unfilled(prompt))
 
 
 @mcp.tool(annotations=READS)

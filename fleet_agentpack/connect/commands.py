@@ -65,7 +65,7 @@ def connect(console: Console) -> None:
         return
     only = _domains(options, settings, connection.client)
     entry = _entry(only, settings, connection.machine, options.ask)
-    console.show(*_show_choice(connection.client, only, settings))
+    console.show(*_show_choice(connection.client, only, settings), *_show_launch(entry))
     if options.print:
         console.show(*_show_instructions(connection, entry, console.paint))
         console.show(*_show_asking(connection.client, options.ask))
@@ -206,6 +206,18 @@ def _show_choice(client: Client, only: tuple[str, ...], settings: Settings) -> I
         yield (
             f"{client.title} takes at most {client.tool_limit} tools, so only {', '.join(only)} "
             "are served; --all serves everything."
+        )
+
+
+def _show_launch(entry: Entry) -> Iterator[Line]:
+    """What a start by uvx costs, and how to have a better one."""
+    program = Path(entry.command)
+    if program.stem == "uvx":
+        what = entry.args[1] if entry.args[0] == "--from" else PROGRAM
+        install = shlex.join([str(program.with_name("uv")), "tool", "install", what])
+        yield (
+            "This entry starts by uvx, which looks for newer versions each time: it is slower, and "
+            f"fails without a network. After {install}, connect again from there."
         )
 
 

@@ -9,13 +9,14 @@ from fleet_agentpack.deploy.results import DriftCounts, NextAction
 from fleet_agentpack.kit.actions import PROGRAM, Action
 
 
-def command(request: Request, *words: str, writes: bool = False) -> Action:
-    """A command with the flags of the request that led to it.
+def command(request: Request, *words: str, writes: bool = False, tool: str = "") -> Action:
+    """A command with the flags of the request that led to it, and the tool that does the same.
 
     A program passes `--json`, and `--yes` to what writes; a person is asked instead.
     """
     line = shlex.join([PROGRAM, *_flags(request), *words])
-    return Action.instruction(f"{line} --yes --json" if writes else f"{line} --json", person=line)
+    text = f"{line} --yes --json" if writes else f"{line} --json"
+    return Action(tool, text=text, person=line)
 
 
 def status_actions(
@@ -25,11 +26,11 @@ def status_actions(
     differs = bool(summary.modified or summary.missing)
     found = []
     if differs or summary.extra:
-        found.append(NextAction("diff", command(request, "diff")))
+        found.append(NextAction("diff", command(request, "diff", tool="diff")))
     if differs or needs_deploy:
-        apply = command(request, "deploy", "--apply", writes=True)
+        apply = command(request, "deploy", "--apply", writes=True, tool="deploy_apply")
         found.append(NextAction("deploy_apply", apply))
-    return found
+    return [each for each in found if each.command.is_possible]
 
 
 def _flags(request: Request) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from fleet_agentpack.deploy.results import Envelope, Failure
+from fleet_agentpack.kit.actions import called
 from fleet_agentpack.kit.approval import Refusal
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.kit.results import jsonable
@@ -119,6 +119,9 @@ class DeployError(AppError):
 
     def payload(self) -> dict[str, Any]:
         """The failure as an envelope."""
+        # Every server knows this class, few ever need the results.
+        from fleet_agentpack.deploy.results import Envelope, Failure
+
         failure = Failure(self.code, self.message, dict(sorted(self.details.items())))
         nothing: dict[str, object] = {}
         envelope = Envelope.of(self.command_id or "agentpack", nothing, errors=[failure])
@@ -146,7 +149,9 @@ class DeployError(AppError):
     @classmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for a bug in this package."""
-        error = cls("E_UNEXPECTED", f"{tool} failed unexpectedly; see the server's log for details")
+        error = cls(
+            "E_UNEXPECTED", f"{called(tool)} failed unexpectedly; see the server's log for details"
+        )
         return error.during(_COMMAND_IDS.get(tool, tool))
 
     @classmethod

@@ -9,6 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, io_errors
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.lockfile import Lockfile
@@ -49,6 +50,7 @@ class GitStore:
         _check(module, source)
         if _COMMIT.match(source.ref):
             return source.ref
+        looks.beyond_files()
         wanted = [f"refs/heads/{source.ref}", f"refs/tags/{source.ref}"]
         listed = self._git(
             self._home.cwd, "ls-remote", "--", source.url, *wanted, f"{wanted[1]}^{{}}"
@@ -74,6 +76,7 @@ class GitStore:
                 if found is None:
                     found = store / commit
                     self._clone(source, commit, found)
+        looks.at(found / source.subdir.strip("/"))
         path = os.path.realpath(found / source.subdir.strip("/"))
         if not is_inside(path, found):
             raise DeployError.config_invalid(
@@ -84,6 +87,7 @@ class GitStore:
 
     def _present(self, module: Module, canonical: Path) -> Path | None:
         """The checkout if it exists, also where older versions kept it."""
+        looks.at(canonical)
         if canonical.is_dir():
             return canonical
         older = (
@@ -93,6 +97,7 @@ class GitStore:
         )
         for name in older:
             legacy = self._home.git_store / name / canonical.name
+            looks.at(legacy)
             if name and legacy.is_dir():
                 return legacy
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.kit import process
 from fleet_agentpack.kit.paths import expand_home
@@ -76,6 +77,7 @@ class Home:
         """An absolute path from configuration text: `~/` is the user's home, else from the cwd."""
         absolute = os.path.join(self.cwd, expand_home(text, self.user))
         if ".." in absolute.split("/"):
+            looks.at(absolute)
             return os.path.realpath(absolute)
         return os.path.normpath(absolute).replace("//", "/")
 
@@ -150,7 +152,10 @@ def git_text(home: Home, cwd: Path | str, *arguments: str) -> str:
 
 def find_project(home: Home, remembered: Remembered[Project] | None = None) -> Project:
     """The git work tree around the working directory, or the working directory itself."""
-    return (remembered or Remembered()).get(lambda: _ask_git(home), *_git_files(home))
+    asked = _git_files(home)
+    for path in asked:
+        looks.at(path)
+    return (remembered or Remembered()).get(lambda: _ask_git(home), *asked)
 
 
 def _git_files(home: Home) -> list[Path]:

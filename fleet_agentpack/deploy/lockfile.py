@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.deploy.manifest import GitSource
 from fleet_agentpack.deploy.trees import TreeEntry
@@ -83,6 +84,7 @@ class Lockfile:
 def load(repo: Path) -> Lockfile:
     """Read a repo's lockfile. Raises `DeployError`."""
     path = repo / FILE_NAME
+    looks.at(path)
     try:
         return _decode(path, path.read_bytes())
     except FileNotFoundError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.deploy.yaml_fields import FieldError, Fields
 from fleet_agentpack.kit import yaml12
@@ -126,6 +127,7 @@ def load(
 
 
 def _read(path: Path) -> str:
+    looks.at(path)
     try:
         text = path.read_bytes().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:

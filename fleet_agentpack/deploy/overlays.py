@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, Project, git
 from fleet_agentpack.deploy.model import Blob, module_fs_key, names_in, read_file
@@ -56,6 +57,7 @@ class Overlays:
         self._home = home
         self._boundaries = (str(repo),)
         projects = f"{repo}/projects"
+        looks.at(projects)
         self._bases = {
             "global": f"{repo}/overlays",
             "machine": f"{repo}/overlays/machines/{machine}",
@@ -158,6 +160,7 @@ class Overlays:
             )
         files = reader.read(overlay.directory, self._boundaries)
         patch_dir = f"{overlay.metadata}/patches"
+        looks.at(patch_dir)
         found = reader.read(patch_dir, self._boundaries) if Path(patch_dir).is_dir() else {}
         listed = [name for name in found if name.lower().endswith(".patch")]
         _check_kind(overlay, sorted(files), sorted(listed))
@@ -234,6 +237,7 @@ def _check_kind(overlay: Overlay, files: list[str], patches: list[str]) -> None:
 
 def _kind(overlay: Overlay) -> str:
     path = Path(overlay.metadata, "overlay.json")
+    looks.at(path)
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Description).overlay_kind
     except FileNotFoundError:
@@ -249,6 +253,7 @@ def _kind(overlay: Overlay) -> str:
 
 def _baseline(overlay: Overlay) -> Baseline | None:
     path = Path(overlay.metadata, "baseline.json")
+    looks.at(path)
     if not path.is_file():
         return None
     try:

@@ -6,15 +6,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
-from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, results, rollback
-from fleet_agentpack.deploy.actions import command, status_actions
+from fleet_agentpack.deploy import apply, doctor, lockfile, looks, manifest, results, rollback
+from fleet_agentpack.deploy.actions import command
 from fleet_agentpack.deploy.apply import Proposal
-from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
+from fleet_agentpack.deploy.compare import Change, Plan, drift, plan
 from fleet_agentpack.deploy.disk import Disk, Reader
+from fleet_agentpack.deploy.drift_report import status_data
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
-from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.orphans import left_behind
 from fleet_agentpack.deploy.pinning import Pinning
 from fleet_agentpack.deploy.questions import about_apply, about_rollback, only_approved
@@ -36,6 +38,10 @@ from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.settings import Settings
 
+if TYPE_CHECKING:
+    from fleet_agentpack.deploy.unchanged import Unchanged
+
+T = TypeVar("T")
 LOCK_TIMEOUT_S = 10.0
 Confirm = Callable[[Plan], bool]
 
@@ -53,6 +59,7 @@ class DeployService:
         *,
         disk: Callable[[HashCache], Disk] | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
+        unchanged: Unchanged | None = None,
     ) -> None:
         self._home = home
         self._disk = disk or (lambda hashes: Disk(hashes, durable=home.durable))
@@ -60,6 +67,7 @@ class DeployService:
         self._snapshots = SnapshotStore(home)
         self._caches: dict[str, RepoCache] = {}
         self._turn = threading.RLock()
+        self._unchanged = unchanged
 
     # Commands that only read.
 
@@ -67,8 +75,7 @@ class DeployService:
     def plan(self, request: Request, name: str = "plan") -> Envelope[PlanData]:
         """What an apply would change."""
         with self._command(name), self._cache(request) as cache:
-            found = self._propose(request, cache, Reader(cache.reader.hashes))
-            return Envelope.of(name, found.data, found.plan.warnings)
+            return Envelope.of(name, *self._unless_changed(self._planned, request, cache))
 
     def diff(self, request: Request) -> Envelope[PlanData]:
         """The same as plan, under its own name; the text of the differences is for people."""
@@ -78,23 +85,7 @@ class DeployService:
     def status(self, request: Request) -> Envelope[results.StatusData]:
         """How the disk differs from what should be there."""
         with self._command("status"), self._cache(request) as cache:
-            reader = Reader(cache.reader.hashes)
-            workspace, survey = self._survey(request, cache, reader)
-            rows = drift(survey, extras(survey, reader, cache.reader.lister))
-            shown = [row for row in rows if not request.only or row.kind in request.only]
-            total = summary_of(rows)
-            actions = status_actions(request, total, needs_deploy=bool(survey.unrecorded))
-            data = results.StatusData(
-                shown,
-                request.profile,
-                summary_of(shown),
-                summary_by_root(shown),
-                workspace.targets,
-                total if request.only else UNKNOWN,
-                [action.command for action in actions] or UNKNOWN,
-                actions or UNKNOWN,
-            )
-            return Envelope.of("status", data, [*survey.warnings, *survey.unrecorded_warnings])
+            return Envelope.of("status", *self._unless_changed(self._drift, request, cache))
 
     def doctor(self, request: Request, *, fix: bool = False) -> Envelope[results.DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
@@ -266,7 +257,36 @@ class DeployService:
                 )
             return (missing if lock is None else lock), wants_fetch
 
+    def close(self) -> None:
+        """Let go of what only a server keeps, unless a call still uses it."""
+        if self._unchanged is not None and self._turn.acquire(blocking=False):
+            self._unchanged.close()
+            self._turn.release()
+
     # Parts.
+
+    def _unless_changed(
+        self, look: Callable[[Request, RepoCache], T], request: Request, cache: RepoCache
+    ) -> T:
+        """What a look finds, or found last if nothing has changed since."""
+        if self._unchanged is None:
+            return look(request, cache)
+        variables = tuple(sorted(self._home.environ.items()))
+        question = (look.__name__, request, variables, machine_id(self._home, request.machine))
+        return self._unchanged.answer(question, lambda: look(request, cache))
+
+    def _planned(self, request: Request, cache: RepoCache) -> tuple[PlanData, tuple[str, ...]]:
+        found = self._propose(request, cache, Reader(cache.reader.hashes))
+        return found.data, found.plan.warnings
+
+    def _drift(
+        self, request: Request, cache: RepoCache
+    ) -> tuple[results.StatusData, tuple[str, ...]]:
+        reader = Reader(cache.reader.hashes)
+        workspace, survey = self._survey(request, cache, reader)
+        rows = drift(survey, extras(survey, reader, cache.reader.lister))
+        data = status_data(request, workspace.targets, survey, rows)
+        return data, (*survey.warnings, *survey.unrecorded_warnings)
 
     @paused_collector()
     def differences(self, request: Request) -> Plan:
@@ -324,9 +344,11 @@ class DeployService:
 
     def _pending(self) -> list[str]:
         """A warning for read-only commands while a transaction is running or was interrupted."""
+        looks.at(self._home.journal)
         try:
             if not self._home.journal.exists():
                 return []
+            looks.beyond_files()
             found = pending(self._home)
         except DeployError as error:
             return [error.message]
@@ -394,7 +416,8 @@ def _untouched(found: Proposal) -> Envelope[PlanData]:
     return Envelope.of("deploy --apply", data, found.plan.warnings)
 
 
-def open_service(settings: Settings) -> DeployService:
+def open_service(settings: Settings, unchanged: Unchanged | None = None) -> DeployService:
     """The service for the environment that the settings were read from."""
     cache = settings.directories.cache / "deploy"
-    return DeployService(Home.of(settings.environ, settings.home, settings.cwd, cache))
+    home = Home.of(settings.environ, settings.home, settings.cwd, cache)
+    return DeployService(home, unchanged=unchanged)

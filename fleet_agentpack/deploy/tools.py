@@ -45,8 +45,9 @@ SnapshotId = Annotated[str, Field(description="Snapshot id to rollback to.")]
 def open_service(settings: Settings) -> "DeployService":
     """The deploy service for the server's environment."""
     from fleet_agentpack.deploy import service
+    from fleet_agentpack.deploy.unchanged import Unchanged
 
-    return service.open_service(settings)
+    return service.open_service(settings, Unchanged())
 
 
 mcp = DomainTools(

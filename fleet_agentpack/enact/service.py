@@ -20,7 +20,7 @@ from fleet_agentpack.enact.results import BrokenTool, if_any
 from fleet_agentpack.enact.sessions import Sessions
 from fleet_agentpack.enact.store import Store
 from fleet_agentpack.enact.tool_lists import ToolsFile
-from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.actions import Action, named
 from fleet_agentpack.kit.results import UNKNOWN
 
 if TYPE_CHECKING:
@@ -152,7 +152,10 @@ class EnactService:
     def installed(self, session: str | None = None) -> results.ToolList:
         """What is installed."""
         projection = self.projection(session)
-        names = {name: tuple(scripts.values()) for name, scripts in projection.names.items()}
+        names = {
+            name: tuple(filter(None, map(named, scripts.values())))
+            for name, scripts in projection.names.items()
+        }
         tools = tuple(
             results.InstalledTool(
                 name, found.version, found.manifest.description, names.get(name, ())
@@ -295,8 +298,9 @@ class EnactService:
             return self.store
         if session is None:
             message = "this server installs tools per session, and this call has no session"
-            step = "connect with a session or a token, or use enact__run"
-            raise EnactError("SESSION_REQUIRED", message, step)
+            run = Action("enact__run", text="or run it without installing it: {}")
+            step = "connect with a session or a token"
+            raise EnactError("SESSION_REQUIRED", message, step, run)
         return self._sessions.store(session)
 
     def _not_ours(self, name: str, store: Store) -> EnactError:
@@ -320,7 +324,7 @@ def _script(manifest: Manifest, wanted: Reference) -> Script | None:
     raise EnactError(
         "SCRIPT_NOT_FOUND",
         f"{manifest.name} {said}",
-        *[Action("enact__run", {"tool": each}, f"run {each}", "{}") for each in runs],
+        *[Action("enact__run", {"tool": each}, "call {}", "{}") for each in runs],
         *([] if known else [f"run {manifest.name} without a script"]),
         tool=manifest.name,
         scripts=known,

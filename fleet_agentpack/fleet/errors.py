@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from fleet_agentpack.kit.actions import Action, Commands
+from fleet_agentpack.kit.actions import Action, Commands, called, steps
 from fleet_agentpack.kit.approval import Refusal
 from fleet_agentpack.kit.errors import AppError, Problem
 
@@ -38,7 +38,7 @@ class FleetError(AppError):
 
     def payload(self) -> dict[str, Any]:
         """The contract's `{error, message, details}`; the message ends with what to do."""
-        message = " ".join([str(self), *(action.for_agent() for action in self.actions)])
+        message = " ".join([str(self), *steps(self.actions)])
         return {"error": self.kind, "message": message, "details": self.details}
 
     @classmethod
@@ -98,7 +98,7 @@ class FleetError(AppError):
         """400 for arguments that do not fit the tool's schema."""
         told = "; ".join(str(problem) for problem in problems)
         return cls.bad_request(
-            f"Invalid arguments for {tool}: {told}",
+            f"Invalid arguments for {called(tool)}: {told}",
             problems=[{"field": p.field, "message": p.message} for p in problems],
         )
 
@@ -112,7 +112,9 @@ class FleetError(AppError):
     @classmethod
     def unexpected(cls, tool: str) -> Self:
         """503 for an internal failure."""
-        return cls.unavailable(f"{tool} failed unexpectedly; the server's log has the details.")
+        return cls.unavailable(
+            f"{called(tool)} failed unexpectedly; the server's log has the details."
+        )
 
 
 class UnconfirmedError(FleetError):

@@ -13,7 +13,7 @@ from fleet_agentpack.forge import prompts
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.call import Call, CurrentCall
-from fleet_agentpack.wire.provider import DESTROYS, READS, READS_REMOTE, DomainTools
+from fleet_agentpack.wire.provider import DESTROYS, READS, READS_REMOTE, DomainTools, needs
 
 if TYPE_CHECKING:
     from fleet_agentpack.forge import results
@@ -319,6 +319,7 @@ def plugin_manifest(name: str, forge: "ForgeService" = Depends(mcp.service)) -> 
 
 
 @mcp.prompt
+@needs("fractary_forge_plugin_search", "fractary_forge_plugin_info")
 def forge_search_plugins(
     task: Annotated[str, Field(description="What it should help with")],
 ) -> str:
@@ -327,12 +328,14 @@ def forge_search_plugins(
 
 
 @mcp.prompt
+@needs("fractary_forge_config_show")
 def forge_setup_configuration(forge: "ForgeService" = Depends(mcp.service)) -> str:
     """Set up the forge configuration of this project step by step"""
     return _asked(PromptError, lambda: prompts.set_up(forge))
 
 
 @mcp.prompt
+@needs("fractary_forge_agent_validate", "fractary_forge_tool_validate")
 def forge_resolve_fork(
     name: Annotated[str, Field(description="The forked agent or tool")],
     forge: "ForgeService" = Depends(mcp.service),

@@ -37,6 +37,11 @@ def named(tool: str) -> str:
     return _NAMED.get()(tool)
 
 
+def called(tool: str) -> str:
+    """A tool's name for a message about it, whether it can be called or not."""
+    return named(tool) or tool
+
+
 @dataclass(frozen=True)
 class Action:
     """One step that a caller can take.
@@ -76,7 +81,7 @@ class Action:
 
     def _call(self) -> str:
         given = ", ".join(f"{name}: {to_text(value)}" for name, value in self.arguments.items())
-        tool = named(self.tool) or self.tool
+        tool = called(self.tool)
         return f"{tool} with {given}" if given else tool
 
     def _line(self, commands: Commands) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from fleet_agentpack.kit.actions import Action, Commands
+from fleet_agentpack.kit.actions import Action, Commands, called, steps
 from fleet_agentpack.kit.approval import Refusal
 
 
@@ -35,7 +35,7 @@ class AppError(Exception):
 
     def payload(self) -> dict[str, Any]:
         """The JSON object that the caller receives, unless the domain's contract has its own."""
-        return {"error": str(self), "next_actions": [each.for_agent() for each in self.actions]}
+        return {"error": str(self), "next_actions": steps(self.actions)}
 
     def advice(self) -> Sequence[str]:
         """What a person can do next, a line each; the command line prints them below the error."""
@@ -44,7 +44,7 @@ class AppError(Exception):
     @classmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
         """The error for a call whose arguments do not fit the tool's schema."""
-        return cls(f"{tool}: {'; '.join(map(str, problems))}")
+        return cls(f"{called(tool)}: {'; '.join(map(str, problems))}")
 
     @classmethod
     def confirm_required(cls, tool: str) -> AppError:
@@ -59,4 +59,4 @@ class AppError(Exception):
     @classmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for an internal failure; never carries the failure's own text."""
-        return cls(f"{tool} failed unexpectedly")
+        return cls(f"{called(tool)} failed unexpectedly")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet_agentpack.kit.stamps import UNCERTAIN, Stamp, stamp
@@ -14,6 +15,8 @@ from fleet_agentpack.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+LARGEST_STATE = 1 << 24
 
 
 class ListedTool(NamedTuple):
@@ -59,13 +62,28 @@ def state_path(cache: str, domain: str) -> str:
 def read_state(path: str) -> InstalledState | None:
     """The kept state; None when there is none that this version wrote."""
     try:
-        with open(path, encoding="utf-8") as stream:  # noqa: PTH123
-            kept: Any = json.load(stream)
+        kept: Any = json.loads(_text_of(path))
         stamps = {path: each and tuple(each) for path, each in kept["stamps"].items()}
-        state = InstalledState(stamps, tuple(ListedTool(*each) for each in kept["tools"]))
+        state = InstalledState(stamps, tuple(_listed_tool(*each) for each in kept["tools"]))
         return state if kept["version"] == __version__ else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _text_of(path: str) -> bytes:
+    """What is in a file of a sensible size; nothing of a pipe, which would keep us waiting."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, "rb") as stream:  # noqa: PTH123
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_STATE:
+            return b""
+        return stream.read()
+
+
+def _listed_tool(legacy: str, modern: str, writes: object) -> ListedTool:
+    if "\n" in legacy + modern:
+        raise ValueError("more than one line")
+    return ListedTool(legacy, modern, bool(writes))
 
 
 class InstalledTools:

@@ -41,7 +41,7 @@ def build_server(
 ) -> FastMCP[Any]:
     """The server for these settings, ready to be served, inspected or called in memory.
 
-    `listed` are the installed tools' files as a client of the front already knows them.
+    `listed` are all files behind the list of installed tools that the front gave its client.
     Raises `SettingsError` for a domain that does not exist.
     """
     settings = settings or Settings.read()

@@ -33,7 +33,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from fleet_agentpack.kit.private import can_serve_streams, serve_streams
-from fleet_agentpack.wire.descriptors import NOTHING_LEFT, Handover
+from fleet_agentpack.wire.descriptors import NOTHING_LEFT, Handover, read_some, write_some
 from fleet_agentpack.wire.known_shapes import REPLAYED_ID
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Output:
             while (line := self._lines.get()) is not None:
                 view = memoryview(line)
                 while view:
-                    view = view[os.write(descriptor, view) :]
+                    view = view[write_some(descriptor, view) :]
         except OSError:
             with contextlib.suppress(RuntimeError):  # the loop has closed
                 self._loop.call_soon_threadsafe(self.when_nobody_reads)
@@ -187,7 +187,7 @@ class Input:
 
         rest: list[bytes] = []
         with contextlib.suppress(OSError):
-            while chunk := unread or os.read(descriptor, CHUNK):
+            while chunk := unread or read_some(descriptor, CHUNK):
                 unread = b""
                 head, *lines = chunk.split(b"\n")
                 rest.append(head)

@@ -101,6 +101,22 @@ def test_an_entry_comes_and_goes_and_nothing_else_changes(
     assert path.read_text() == before(client)
 
 
+@pytest.mark.parametrize(
+    ("words", "source"),
+    [
+        (["/bin/uvx", "fleet-agentpack"], "fleet-agentpack"),
+        (["/bin/uvx", "--from", "/clone", "fleet-agentpack"], "/clone"),
+    ],
+)
+def test_a_start_by_uvx_comes_with_its_price(
+    words: list[str], source: str, connect: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "by uvx" not in connect("cursor", "--print")[1]
+    monkeypatch.setattr(commands, "launch_words", lambda _: [*words])
+    said = " ".join(connect("cursor", "--print")[1].split())
+    assert "fails without a network" in said and f"/bin/uv tool install {source}," in said
+
+
 @pytest.mark.parametrize(("client", "scope", "place"), PLACES)
 def test_print_shows_the_exact_entry_and_writes_nothing(
     client: str, scope: str, place: str, home: Path, connect: Run
