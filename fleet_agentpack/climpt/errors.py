@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
 from fleet_agentpack.kit.errors import AppError, Problem
@@ -27,7 +27,7 @@ class ClimptError(AppError):
         between = " " if "c1" in self.fields else ": "
         return ": ".join(filter(None, [self.error, between.join(self.fields.values())]))
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, str]:
         """The contract's object; a hint is one key more."""
         hints = steps(self.actions)
         return {"error": self.error, **self.fields, **({"hint": hints[0]} if hints else {})}

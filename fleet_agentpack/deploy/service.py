@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from fleet_agentpack.deploy import apply, doctor, lockfile, looks, manifest, results, rollback
+from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, results, rollback
 from fleet_agentpack.deploy.actions import command
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan
@@ -18,6 +18,7 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.orphans import left_behind
+from fleet_agentpack.deploy.pending import pending_warnings
 from fleet_agentpack.deploy.pinning import Pinning
 from fleet_agentpack.deploy.questions import about_apply, about_rollback, only_approved
 from fleet_agentpack.deploy.repo_cache import RepoCache
@@ -29,7 +30,7 @@ from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
 from fleet_agentpack.deploy.text_diff import text_diffs
-from fleet_agentpack.deploy.transaction import Report, Transaction, pending
+from fleet_agentpack.deploy.transaction import Report, Transaction, silent
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
 from fleet_agentpack.kit.approval import Question
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOCK_TIMEOUT_S = 10.0
 Confirm = Callable[[Plan], bool]
-
-
-def _silent(_done: float, _total: float | None, _text: str) -> None:
-    """Progress without a listener."""
 
 
 class DeployService:
@@ -98,7 +95,7 @@ class DeployService:
             ids = [module.id for module in workspace.manifest.modules]
             warnings = [
                 *desired.warnings,
-                *self._pending(),
+                *pending_warnings(self._home),
                 *(finding.warning for finding in unclean),
                 *workspace.overlays.layout_warnings(ids),
             ]
@@ -165,7 +162,7 @@ class DeployService:
         return self.deploy(request, report, only_approved(request, approved))
 
     def deploy(
-        self, request: Request, report: Report = _silent, confirm: Confirm | None = None
+        self, request: Request, report: Report = silent, confirm: Confirm | None = None
     ) -> Envelope[PlanData]:
         """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
         name = "deploy" if request.dry_run else "deploy --apply"
@@ -189,7 +186,7 @@ class DeployService:
                 return self._apply(found, disk, report)
 
     def rollback(
-        self, to: str, report: Report = _silent, approved: str | None = None
+        self, to: str, report: Report = silent, approved: str | None = None
     ) -> Envelope[results.RollbackData]:
         """Go back to a snapshot; recorded as an event of its own.
 
@@ -317,7 +314,11 @@ class DeployService:
         workspace = Workspace(self._home, request, cache, self._snapshots)
         survey = workspace.survey(reader)
         cache.reader.hashes.save(lambda: cache.reader.paths | reader.looked_at)
-        warnings = [*survey.warnings, *left_behind(workspace, survey.roots), *self._pending()]
+        warnings = [
+            *survey.warnings,
+            *left_behind(workspace, survey.roots),
+            *pending_warnings(self._home),
+        ]
         return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
 
     def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[PlanData]:
@@ -341,27 +342,6 @@ class DeployService:
             return []
         with self._locked():
             return Transaction(self._home, disk, report).recover()
-
-    def _pending(self) -> list[str]:
-        """A warning for read-only commands while a transaction is running or was interrupted."""
-        looks.at(self._home.journal)
-        try:
-            if not self._home.journal.exists():
-                return []
-            looks.beyond_files()
-            found = pending(self._home)
-        except DeployError as error:
-            return [error.message]
-        if found is None:
-            return []
-        try:
-            with file_lock(self._home.lock, timeout_s=0):
-                return [
-                    f"an interrupted deploy ({found}) is pending; the next deploy or rollback"
-                    " will finish or undo it"
-                ]
-        except (LockTimeoutError, OSError):
-            return [f"a deploy ({found}) is running; this result may show it half done"]
 
     @contextmanager
     def _cache(self, request: Request) -> Iterator[RepoCache]:
@@ -387,11 +367,7 @@ class DeployService:
             with file_lock(self._home.lock, timeout_s=self._lock_timeout_s):
                 yield
         except LockTimeoutError as error:
-            raise DeployError(
-                "E_BUSY",
-                "another deploy or rollback is running; try again when it has finished",
-                lock=str(self._home.lock),
-            ) from error
+            raise DeployError.busy(self._home.lock) from error
         except OSError as error:
             raise DeployError.io(self._home.lock, error, "lock") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
 from fleet_agentpack.kit.errors import AppError, Problem
@@ -28,6 +28,22 @@ def then_again(step: str) -> Action:
     return Action.instruction(f"{step}, then call again", step)
 
 
+class Reason(TypedDict):
+    """Why a call was refused, and what to do next."""
+
+    code: str
+    message: str
+    details: dict[str, Any]
+    next_actions: list[str]
+
+
+class Refusal(TypedDict):
+    """A refused call, as callers receive it."""
+
+    success: Literal[False]
+    error: Reason
+
+
 class EnactError(AppError):
     """An expected failure with a code, details, and the caller's next steps."""
 
@@ -50,10 +66,17 @@ class EnactError(AppError):
         """What an agent can do next."""
         return steps(self.actions)
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Refusal:
         """The error as callers receive it."""
-        told = {"code": self.code, "message": self.message, "details": self.details}
-        return {"success": False, "error": {**told, "next_actions": self.next_actions}}
+        return {
+            "success": False,
+            "error": {
+                "code": self.code,
+                "message": self.message,
+                "details": self.details,
+                "next_actions": self.next_actions,
+            },
+        }
 
     @classmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:

@@ -163,7 +163,7 @@ class EnactService:
             for name, found in sorted(projection.installed.items())
         )
         left_out = [f"{each.name} is left out: {each.error.message}" for each in projection.broken]
-        warnings = [*projection.warnings, *left_out]
+        warnings = [*self.config.warnings, *projection.warnings, *left_out]
         if self.store.unfinished():
             warnings.append("an interrupted change will be finished by the next install")
         return results.ToolList(tools, if_any(warnings))
@@ -256,8 +256,9 @@ class EnactService:
         pinned = self.project_tools().tools
         done = [self.install(each.name, each.version, project=True) for each in pinned]
         message = "\n".join(each.message for each in done) or "The project pins no tools"
-        told = [each.warnings for each in done if each.warnings is not UNKNOWN]
-        return results.ChangeResult(message, if_any(itertools.chain.from_iterable(told)))
+        told = (each.warnings for each in done if each.warnings is not UNKNOWN)
+        once = dict.fromkeys(itertools.chain.from_iterable(told))
+        return results.ChangeResult(message, if_any(once))
 
     def _run_installed(
         self, found: Installed, script: Script | None, given: Mapping[str, Any], report: Report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, TypedDict
 
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
 from fleet_agentpack.kit.approval import Refusal
@@ -17,6 +17,14 @@ STATUS: dict[Kind, int] = {
     "conflict": 409,
     "unavailable": 503,
 }
+
+
+class Failure(TypedDict):
+    """A failed call, as callers receive it."""
+
+    error: Kind
+    message: str
+    details: dict[str, object]
 
 
 class FleetError(AppError):
@@ -36,7 +44,7 @@ class FleetError(AppError):
         self.kind = kind
         self.details = {"status": STATUS[kind], **details}
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Failure:
         """The contract's `{error, message, details}`; the message ends with what to do."""
         message = " ".join([str(self), *steps(self.actions)])
         return {"error": self.kind, "message": message, "details": self.details}

@@ -304,9 +304,9 @@ class FleetService:
 
 
 def _summary(agent: ListedAgent, task: Task | None) -> results.AgentSummary:
-    status = _status(agent.online, task is not None)
-    current = task.summary if task and status == "busy" else None
-    return results.AgentSummary(agent.name, status, current)
+    if task is None or not agent.online:
+        return results.AgentSummary(agent.name, "idle" if agent.online else "offline", None)
+    return results.AgentSummary(agent.name, "busy", task.summary)
 
 
 def _detail(

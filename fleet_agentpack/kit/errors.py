@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
 from fleet_agentpack.kit.approval import Refusal
@@ -33,7 +33,7 @@ class AppError(Exception):
             Action.instruction(each) if isinstance(each, str) else each for each in actions
         )
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Mapping[str, object]:
         """The JSON object that the caller receives, unless the domain's contract has its own."""
         return {"error": str(self), "next_actions": steps(self.actions)}
 

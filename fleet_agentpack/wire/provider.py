@@ -246,17 +246,17 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._opened: dict[DomainTools, Any] = {}
+        self._opened: dict[DomainTools, object] = {}
         self._turn = threading.Lock()  # the list of tools is watched from another thread
 
-    def get(self, domain: DomainTools) -> Any:
+    def get(self, domain: DomainTools) -> object:
         """The service of a domain. Raises `AppError` or `SettingsError` if it cannot be made."""
         with self._turn:
             if domain not in self._opened:
                 self._opened[domain] = domain.open_service(self.settings)
             return self._opened[domain]
 
-    def opened(self) -> Mapping[DomainTools, Any]:
+    def opened(self) -> Mapping[DomainTools, object]:
         """Those made so far."""
         return dict(self._opened)
 
