@@ -135,6 +135,8 @@ class Settings:
 
     def _bounded(self, ask: str, *, lenient: bool) -> Settings:
         """These settings with what `[approval]` and `[limits]` say."""
+        if not self.config and not ask:
+            return self  # the defaults, without an import of the tables' shapes
         from fleet_agentpack.config import ApprovalTable, LimitsTable
 
         try:

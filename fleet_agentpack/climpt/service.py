@@ -60,6 +60,10 @@ class ClimptService:
         _require("describe", c1=c1, c2=c2, c3=c3)
         return _description(self._command("describe", agent, c1, c2, c3))
 
+    def commands(self, c1: str | None = None, c2: str | None = None) -> list[Command]:
+        """Every command, or those of a domain and an action. Raises `ClimptError`."""
+        return self._registry("search", DEFAULT_AGENT).index.named(c1, c2)
+
     async def execute(self, agent: str, c1: str, c2: str, c3: str, options: Any = ()) -> Rendered:
         """The instruction prompt of a command. Raises `ClimptError`."""
         _require("execute", agent=agent, c1=c1, c2=c2, c3=c3)

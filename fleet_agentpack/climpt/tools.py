@@ -1,5 +1,6 @@
 """The four climpt tools: find, describe and render prompt commands, reload their registry."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastmcp.dependencies import Depends
@@ -9,6 +10,7 @@ from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
 from fleet_agentpack.wire.provider import READS, DomainTools
 from fleet_agentpack.wire.replies import Reply
+from fleet_agentpack.wire.resources import bounded_text, told
 
 if TYPE_CHECKING:
     from fleet_agentpack.climpt.render import Rendered
@@ -29,6 +31,7 @@ Options = Annotated[
 Agent = Annotated[str, Field(description='"climpt"[, unless {search} was asked for another]')]
 NO_OPTIONS: dict[str, Any] = {}
 UNFILLED = "climpt/unfilled"
+COMMAND = "climpt://commands/{c1}/{c2}/{c3}"
 
 
 def open_service(settings: "Settings") -> "ClimptService":
@@ -65,7 +68,9 @@ def search(
     plain = jsonable(found)
     # A client may show the text alone, and an empty list is no help.
     note = found.warnings[0] if found.warnings is not UNKNOWN and not found.results else None
-    return Reply(to_text(plain["results"]), plain, note=note)
+    return Reply(
+        to_text(plain["results"]), plain, write=lambda cut: to_text(cut["results"]), note=note
+    )
 
 
 @mcp.tool(annotations=READS)
@@ -106,3 +111,30 @@ async def execute(
 def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> "Reloaded":
     """Reload the registry of prompt commands after its file changed. [Call {search} next.]"""
     return climpt.reload(agent)
+
+
+@mcp.resource(COMMAND, mime_type="application/json")
+def command(c1: str, c2: str, c3: str, climpt: "ClimptService" = Depends(mcp.service)) -> str:
+    """A prompt command's usage and options."""
+    try:
+        return bounded_text(climpt.describe(c1, c2, c3), mcp.place_of("describe"))
+    except ClimptError as error:
+        raise told(error) from error
+
+
+@mcp.completes(COMMAND, "c1")
+def first_names(climpt: "ClimptService", _given: Mapping[str, str]) -> list[str]:
+    """The domains of the commands."""
+    return [each.c1 for each in climpt.commands()]
+
+
+@mcp.completes(COMMAND, "c2")
+def second_names(climpt: "ClimptService", given: Mapping[str, str]) -> list[str]:
+    """The actions of the domain that was given."""
+    return [each.c2 for each in climpt.commands(given.get("c1"))]
+
+
+@mcp.completes(COMMAND, "c3")
+def third_names(climpt: "ClimptService", given: Mapping[str, str]) -> list[str]:
+    """The targets of the domain and the action that were given."""
+    return [each.c3 for each in climpt.commands(given.get("c1"), given.get("c2"))]

@@ -57,7 +57,6 @@ class Overlays:
         self._home = home
         self._boundaries = (str(repo),)
         projects = f"{repo}/projects"
-        looks.at(projects)
         self._bases = {
             "global": f"{repo}/overlays",
             "machine": f"{repo}/overlays/machines/{machine}",

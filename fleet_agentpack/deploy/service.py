@@ -13,7 +13,6 @@ from fleet_agentpack.deploy.actions import command
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan
 from fleet_agentpack.deploy.disk import Disk, Reader
-from fleet_agentpack.deploy.drift_report import status_data
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home, machine_id
@@ -27,6 +26,7 @@ from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
 from fleet_agentpack.deploy.rollback import Rollback
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
+from fleet_agentpack.deploy.status import status_data
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
 from fleet_agentpack.deploy.text_diff import text_diffs
@@ -72,7 +72,10 @@ class DeployService:
     def plan(self, request: Request, name: str = "plan") -> Envelope[PlanData]:
         """What an apply would change."""
         with self._command(name), self._cache(request) as cache:
-            return Envelope.of(name, *self._unless_changed(self._planned, request, cache))
+            found = self._unless_changed(
+                "plan", request, lambda: self._propose(request, cache, Reader(cache.reader.hashes))
+            )
+            return Envelope.of(name, found.data, found.plan.warnings)
 
     def diff(self, request: Request) -> Envelope[PlanData]:
         """The same as plan, under its own name; the text of the differences is for people."""
@@ -82,7 +85,8 @@ class DeployService:
     def status(self, request: Request) -> Envelope[results.StatusData]:
         """How the disk differs from what should be there."""
         with self._command("status"), self._cache(request) as cache:
-            return Envelope.of("status", *self._unless_changed(self._drift, request, cache))
+            found = self._unless_changed("status", request, lambda: self._drift(request, cache))
+            return Envelope.of("status", *found)
 
     def doctor(self, request: Request, *, fix: bool = False) -> Envelope[results.DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
@@ -262,19 +266,13 @@ class DeployService:
 
     # Parts.
 
-    def _unless_changed(
-        self, look: Callable[[Request, RepoCache], T], request: Request, cache: RepoCache
-    ) -> T:
-        """What a look finds, or found last if nothing has changed since."""
+    def _unless_changed(self, name: str, request: Request, make: Callable[[], T]) -> T:
+        """What was made last, if nothing that it was made from has changed since."""
         if self._unchanged is None:
-            return look(request, cache)
+            return make()
         variables = tuple(sorted(self._home.environ.items()))
-        question = (look.__name__, request, variables, machine_id(self._home, request.machine))
-        return self._unchanged.answer(question, lambda: look(request, cache))
-
-    def _planned(self, request: Request, cache: RepoCache) -> tuple[PlanData, tuple[str, ...]]:
-        found = self._propose(request, cache, Reader(cache.reader.hashes))
-        return found.data, found.plan.warnings
+        question = (name, request, variables, machine_id(self._home, request.machine))
+        return self._unchanged.answer(question, make)
 
     def _drift(
         self, request: Request, cache: RepoCache

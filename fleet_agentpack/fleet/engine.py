@@ -29,11 +29,12 @@ def open_fleet(settings: Settings, source: Source) -> FleetService:
     table = fleet_table(settings)
     open_backend = _coder if choose_engine(settings, table) == "coder" else _local
     backend = open_backend(settings, table)
-    return FleetService(backend, Ledger(settings.directories.state / "fleet.db"), source=source)
+    ledger = Ledger(settings.directories.state / "fleet.db")
+    return FleetService(backend, ledger, source=source, create_timeout_s=table.create_timeout_s)
 
 
 def _coder(settings: Settings, table: FleetTable) -> Backend:
-    from fleet_agentpack.fleet.coder.backend import CoderBackend, Timeouts
+    from fleet_agentpack.fleet.coder.backend import CoderBackend
     from fleet_agentpack.fleet.coder.client import CoderClient
     from fleet_agentpack.fleet.coder.projects import CoderNames
     from fleet_agentpack.fleet.coder.transport import Connection
@@ -42,8 +43,7 @@ def _coder(settings: Settings, table: FleetTable) -> Backend:
     coder = table.coder
     role = coder.role_parameter or CoderNames.role_parameter
     names = CoderNames(role, coder.spec_parameter, coder.app_slug, coder.projects)
-    timeouts = Timeouts(create_s=table.create_timeout_s)
-    return CoderBackend(CoderClient(Connection(url, token)), names, timeouts=timeouts)
+    return CoderBackend(CoderClient(Connection(url, token)), names)
 
 
 def _local(settings: Settings, table: FleetTable) -> Backend:

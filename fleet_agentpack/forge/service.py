@@ -99,6 +99,11 @@ class ForgeService:
         answer = results.AgentList if kind == "agent" else results.ToolList
         return answer(tuple(page), len(rows), limit, offset, warnings)
 
+    def names(self, kind: Kind) -> list[str]:
+        """The names of all agents or tools."""
+        found = self.workspace().resolver.listing(kind, "all", want_tags=False)
+        return [row.name for row in found.value]
+
     def info(
         self, kind: Kind, name: str, version: str | None = None, source: str = "all"
     ) -> results.AgentInfo | results.ToolInfo:

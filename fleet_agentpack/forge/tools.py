@@ -1,7 +1,7 @@
 """The eighteen forge tools, three resources and three prompts."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from fastmcp.dependencies import Depends
@@ -26,6 +26,7 @@ MIME_TYPES = {
     "yml": "application/yaml",
     "json": "application/json",
 }
+EVERYTHING = 1_000_000  # more definitions than anybody has
 Source = Literal["local", "global", "stockyard", "all"]
 Tags = Annotated[list[str] | None, Field(description="Any of these tags")]
 Limit = Annotated[int, Field(ge=1, le=1000)]
@@ -300,6 +301,24 @@ def fractary_forge_fork_check(
     return forge.fork_check(name)
 
 
+@mcp.collection("forge://agents")
+def forge_agents(forge: "ForgeService", _session: str | None) -> object:
+    """Every agent definition, as far as it is known."""
+    return forge.listing("agent", limit=EVERYTHING)
+
+
+@mcp.collection("forge://tools")
+def forge_tools(forge: "ForgeService", _session: str | None) -> object:
+    """Every tool definition, as far as it is known."""
+    return forge.listing("tool", limit=EVERYTHING)
+
+
+@mcp.collection("forge://plugins")
+def forge_plugins(forge: "ForgeService", _session: str | None) -> object:
+    """Every installed plugin."""
+    return forge.plugin_list()
+
+
 @mcp.resource("forge://agents/{name*}", name="forge_agent")
 def agent_definition(name: str, forge: "ForgeService" = Depends(mcp.service)) -> ResourceResult:
     """The definition of an agent"""
@@ -316,6 +335,30 @@ def tool_definition(name: str, forge: "ForgeService" = Depends(mcp.service)) -> 
 def plugin_manifest(name: str, forge: "ForgeService" = Depends(mcp.service)) -> ResourceResult:
     """The manifest of an installed plugin"""
     return _text_resource(lambda: forge.plugin_manifest_text(name))
+
+
+@mcp.completes("forge://agents/{name*}", "name")
+def agent_names(forge: "ForgeService", _given: Mapping[str, str]) -> list[str]:
+    """The agents' names."""
+    return forge.names("agent")
+
+
+@mcp.completes("forge://tools/{name*}", "name")
+def tool_names(forge: "ForgeService", _given: Mapping[str, str]) -> list[str]:
+    """The tools' names."""
+    return forge.names("tool")
+
+
+@mcp.completes("forge://plugins/{name*}", "name")
+def plugin_names(forge: "ForgeService", _given: Mapping[str, str]) -> list[str]:
+    """The names of the installed plugins."""
+    return [row.name for row in forge.plugin_list().plugins]
+
+
+@mcp.completes("forge_resolve_fork", "name")
+def fork_names(forge: "ForgeService", _given: Mapping[str, str]) -> list[str]:
+    """The names of the forks."""
+    return [row.name for row in forge.fork_list().forks]
 
 
 @mcp.prompt

@@ -11,6 +11,7 @@ Measured as CPU time from start to `tools/list`, and per call over stdio.
 | FastMCP's state store | 2 % of start-up: no key-value library | FastMCP's own store |
 | FastMCP's inner server and lifespan | 0.7 of a call's time, odd lines answered | its own stdio |
 | the same, `subscriptions/listen` | 2026-07-28 clients hear of new tools | they list again |
+| the same, its table of methods | no `logging` that would never log | it is advertised |
 | a session's connection | news of tools, installs per session | no news, one shared store |
 | sigstore's shipped trust root | verification offline | the user has to name a trust root |
 """
@@ -98,6 +99,13 @@ def protocol_server(server: Any) -> ProtocolServer | None:
     found = getattr(server, "_mcp_server", None)
     wanted = ("run", "add_request_handler", "create_initialization_options")
     return found if all(hasattr(found, name) for name in wanted) else None
+
+
+def advertise_no_logging(server: Any) -> None:
+    """Take back FastMCP's promise of log messages: we send none, whatever level is asked for."""
+    handlers = getattr(protocol_server(server), "_request_handlers", None)
+    if isinstance(handlers, dict):
+        handlers.pop("logging/setLevel", None)
 
 
 def can_serve_streams(server: Any) -> bool:

@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from fleet_agentpack import domains as rooms
 from fleet_agentpack.kit.actions import PROGRAM
-from fleet_agentpack.kit.private import install_memory_state
+from fleet_agentpack.kit.private import advertise_no_logging, install_memory_state
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
@@ -25,7 +25,9 @@ import_fastmcp()
 from fastmcp import FastMCP  # noqa: E402 - configured above
 
 from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
+from fleet_agentpack.wire.completion import completer  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
+from fleet_agentpack.wire.limits import LIMITS, Limits  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
 from fleet_agentpack.wire.provider import SERVICES, DomainTool, DomainTools, Services  # noqa: E402
@@ -87,8 +89,8 @@ def assemble(
     choice = choose(settings, domains)
     fixed = frozenset(name for domain in domains for name in domain.tools)
     domains = [domain for domain in domains if domain.name in choice.domains]
-    services = Services(settings)
-    changes = ListChanged(lambda session: _end_session(services, session), listed)
+    services, limits = Services(settings), Limits(settings.result_bytes)
+    changes = ListChanged(lambda session: _end_session(services, limits, session), listed)
     dynamic = [
         DynamicTools(each, services, fixed, choice.selection.prefix)
         for each in domains
@@ -99,7 +101,7 @@ def assemble(
     async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         watching = asyncio.create_task(changes.watch())
         try:
-            yield {SERVICES: services, TOOLS_CHANGED: changes.look}
+            yield {SERVICES: services, LIMITS: limits, TOOLS_CHANGED: changes.look}
         finally:
             watching.cancel()
             with anyio.CancelScope(shield=True):
@@ -121,7 +123,9 @@ def assemble(
     )
     if not choice.is_everything:
         mcp.add_transform(Selected(choice, domains))
+    mcp.add_completion_handler(completer(domains, services))
     install_memory_state(mcp)
+    advertise_no_logging(mcp)
     changes.attach(mcp, dynamic)
     return mcp
 
@@ -137,11 +141,12 @@ def _refuse_duplicates(domains: Iterable[DomainTools]) -> None:
 def _boundary(domains: Sequence[DomainTools], choice: Choice) -> CallBoundary:
     served = {name: domain for domain in domains for name in domain.tools if name in choice.names}
     dynamic = next((domain for domain in domains if domain.catalogue), domains[0])
-    return CallBoundary(served, dynamic.error, choice)
+    return CallBoundary(served, dynamic, choice)
 
 
-async def _end_session(services: Services, session: str) -> None:
-    """Tell the services that asked for it that a session is over."""
+async def _end_session(services: Services, limits: Limits, session: str) -> None:
+    """Forget what was kept for a session, and tell the services that asked for it."""
+    limits.kept.forget(session)
     for domain, service in services.opened().items():
         if domain.end_session:
             await anyio.to_thread.run_sync(domain.end_session, service, session)
