@@ -206,6 +206,8 @@ def _guarded(prog: str, action: Callable[[], int], *, as_json: bool = False) -> 
         print_error(prog, error, as_json=as_json)
         return FAILED
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end is near, and has to be clean
+        sys.stderr.write(f"{prog}: interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,8 +7,9 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NoReturn
+from typing import IO, NoReturn
 
+from fleet_agentpack.console.pager import paged
 from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table, render, width_for
 from fleet_agentpack.console.text import Paint, Text, printable
@@ -29,12 +30,15 @@ class Console:
         self.as_json = bool(getattr(arguments, "json", False))
         self.paint = Paint.for_stream(sys.stdout, settings.environ)
 
-    def answer(self, result: object, lines: Iterable[Line]) -> None:
-        """Print a result: as JSON if so asked, else the lines, and its warnings after them."""
+    def answer(self, result: object, lines: Iterable[Line], *, long: bool = False) -> None:
+        """Print a result: as JSON if so asked, else the lines, and its warnings after them.
+
+        What may be longer than the screen goes through a pager.
+        """
         if self.as_json:
             print_json(result)
             return
-        self.stream(lines)
+        self.page(lines) if long else self.stream(lines)
         self.warn(_warnings_of(result))
 
     def show(self, *lines: Line) -> None:
@@ -43,18 +47,26 @@ class Console:
 
     def stream(self, lines: Iterable[Line]) -> None:
         """Like `show`, for lines that are made while they are printed."""
-        for line in lines:
-            if isinstance(line, Table):
-                print(render(line, self.paint, width_for(sys.stdout)))
-            else:
-                print(printable(line))
-        sys.stdout.flush()
+        self._print(lines, sys.stdout)
+
+    def page(self, lines: Iterable[Line]) -> None:
+        """Like `stream`, for text that may be longer than the screen."""
+        with paged(self.settings.environ) as out:
+            self._print(lines, out)
 
     def warn(self, warnings: Iterable[str]) -> None:
         """Print warnings to standard error."""
         paint = Paint.for_stream(sys.stderr, self.settings.environ)
         for warning in warnings:
             print(paint("Warning:", "yellow"), printable(warning), file=sys.stderr)
+
+    def _print(self, lines: Iterable[Line], out: IO[str]) -> None:
+        for line in lines:
+            if isinstance(line, Table):
+                print(render(line, self.paint, width_for(sys.stdout)), file=out)
+            else:
+                print(printable(line), file=out)
+        out.flush()
 
 
 def declare(parser: argparse.ArgumentParser, run: Handler, *, lenient: bool = False) -> None:

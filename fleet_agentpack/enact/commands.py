@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from fleet_agentpack.console.command import Commands, Console, Handler, Line
 from fleet_agentpack.console.parser import Parser
+from fleet_agentpack.console.progress import progress
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.enact import results
 from fleet_agentpack.kit.results import UNKNOWN
@@ -45,7 +46,7 @@ def _add_tool_commands(commands: Commands) -> None:
     learn = commands.add("learn", "read a tool's documentation", learned, EXAMPLE)
     learn.add_argument("tool", help="owner/tool or owner/tool@version")
 
-    install = commands.add("install", "install a tool", _runs(_install, _message), EXAMPLE)
+    install = commands.add("install", "install a tool", _install, EXAMPLE)
     which = "owner/tool or owner/tool@version; with --project, all that it pins if left out"
     install.add_argument("tool", nargs="?", help=which)
     _add_project(install, "pin it in this directory's .enact/tools.json instead")
@@ -96,28 +97,38 @@ def _add_project(parser: Parser, text: str) -> None:
     parser.add_argument("--project", action="store_true", help=text)
 
 
+@contextmanager
+def _service(console: Console) -> Iterator[EnactService]:
+    from fleet_agentpack.enact.service import EnactService
+    from fleet_agentpack.enact.settings import EnactSettings
+
+    with closing(EnactService(EnactSettings.of(console.settings))) as service:
+        yield service
+
+
 def _runs(work: Work[R], show: Show[R]) -> Handler:
     """A command that does the work with a service of its own and shows the result."""
 
     def run(console: Console) -> None:
-        from fleet_agentpack.enact.service import EnactService
-        from fleet_agentpack.enact.settings import EnactSettings
-
-        with closing(EnactService(EnactSettings.of(console.settings))) as service:
+        with _service(console) as service:
             result = work(service, console.arguments)
         console.answer(result, show(result, console))
 
     return run
 
 
-def _install(service: EnactService, options: argparse.Namespace) -> results.ChangeResult:
+def _install(console: Console) -> None:
     from fleet_agentpack.enact.errors import EnactError
 
-    if options.tool:
-        return service.install(options.tool, project=options.project)
-    if not options.project:
+    given = console.arguments
+    if not given.tool and not given.project:
         raise EnactError.bad_argument("tool", "name a tool, or pass --project for all it pins")
-    return service.install_project()
+    with _service(console) as service, progress(lines=False) as told:
+        if given.tool:
+            result = service.install(given.tool, report=told, project=given.project)
+        else:
+            result = service.install_project()
+    console.answer(result, _message(result, console))
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, object]:

@@ -163,7 +163,7 @@ def _config_get(console: Console) -> int:
 def _fork_diff(console: Console) -> None:
     layout = "json" if console.as_json else "unified"
     result = open_service(console.settings).fork_diff(console.arguments.name, layout)
-    console.answer(result, _diff_lines(result, console.paint))
+    console.answer(result, _diff_lines(result, console.paint), long=True)
 
 
 def _yaml_lines(result: object) -> Iterator[Line]:

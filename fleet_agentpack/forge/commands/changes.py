@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from fleet_agentpack.console.ask import ask_secret
 from fleet_agentpack.console.command import Commands, Console
+from fleet_agentpack.console.progress import progress
 from fleet_agentpack.forge.command_results import Login, Logout
 from fleet_agentpack.forge.config.edits import add_registry, initialise, remove_registry
 from fleet_agentpack.forge.definitions.author import Author, Draft, Format
@@ -176,7 +177,9 @@ def _registry_remove(console: Console) -> None:
 def _install(console: Console) -> None:
     given, workspace = console.arguments, _workspace(console)
     scope = given.scope or workspace.configuration.default_scope
-    result = _installer(workspace).install(given.plugin, scope, force=given.force)
+    with progress(lines=False) as told:
+        told(0, None, f"installing {given.plugin}")
+        result = _installer(workspace).install(given.plugin, scope, force=given.force)
     lines = [f"installed {each.name} {each.version} ({each.scope})" for each in result.installed]
     console.answer(result, lines)
 
