@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from fastmcp.dependencies import CurrentContext
 from fastmcp.exceptions import ValidationError
@@ -51,8 +51,9 @@ from fleet_agentpack.wire.wording import tools_named, worded, worded_arguments
 if TYPE_CHECKING:
     from fleet_agentpack.wire.completion import Values
     from fleet_agentpack.wire.dynamic import Catalogue
+    from fleet_agentpack.wire.dynamic_prompts import PromptCatalogue
 
-SERVICES = "services"  # in the server's lifespan context
+SERVICES: Final = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
 NO_TOOLS: Mapping[str, Action] = {}
 EXTRA = "extra"  # the tag of a tool beyond the contracts: `@mcp.tool(tags={EXTRA})`
@@ -207,6 +208,8 @@ class DomainTools(LocalProvider):
         error: type[AppError],
         open_service: Callable[[Settings], Any],  # called on the domain's first use
         catalogue: Callable[[Any], Catalogue] | None = None,  # tools that come and go
+        prompt_catalogue: Callable[[Any], PromptCatalogue] | None = None,  # likewise, of prompts
+        prompt_folder: str = "",  # of a project: without it, or the home's, there are none of these
         end_session: Callable[[Any, str], None] | None = None,  # told when a session is over
         kept_apart: Mapping[str, Action] = NO_TOOLS,  # tool → what gives a long answer's rest again
     ) -> None:
@@ -214,6 +217,7 @@ class DomainTools(LocalProvider):
         self.name, self.server_name, self.instructions = name, server_name, instructions
         self.error, self.open_service = error, open_service
         self.catalogue, self.end_session = catalogue, end_session
+        self.prompt_catalogue, self.prompt_folder = prompt_catalogue, prompt_folder
         self.tools: dict[str, DomainTool] = {}
         self.resources: list[Resource | ResourceTemplate] = []
         self.texts: dict[str, str] = {}  # resource → its description, if that names tools

@@ -17,7 +17,7 @@ from fleet_agentpack.kit.options import (
     tool_prefix,
     variables_named,
 )
-from fleet_agentpack.kit.project import find_project
+from fleet_agentpack.kit.project import FoundProject, find_project
 from fleet_agentpack.wire.installed_state import may_exist
 from fleet_agentpack.wire.selection import Selection
 
@@ -34,7 +34,7 @@ class QuickStart(NamedTuple):
     """What the front needs to begin."""
 
     selection: Selection
-    project: str  # what a client is told of it
+    project: FoundProject
     home: str
     cache: str
 
@@ -55,7 +55,7 @@ def quick_start(
     config = os.path.join(_directory(environ, "config", home), "config.toml")  # noqa: PTH118
     if may_exist(config) or not _in_a_directory():
         return None
-    project = find_project(options["project"], home).sentence
+    project = find_project(options["project"], home)
     return QuickStart(selection, project, home, _directory(environ, "cache", home))
 
 
