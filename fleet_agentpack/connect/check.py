@@ -20,6 +20,11 @@ from fleet_agentpack.version import __version__
 T = TypeVar("T")
 
 PROTOCOL = "2025-11-25"
+HELLO: Mapping[str, object] = {
+    "protocolVersion": PROTOCOL,
+    "capabilities": {},
+    "clientInfo": {"name": "fleet-agentpack-connect", "version": __version__},
+}
 # The variables that the MCP SDKs pass on to a server; every client passes at least these.
 INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
@@ -72,12 +77,6 @@ class ToolPage:
     nextCursor: str | None = None
 
 
-def initialize_params() -> dict[str, object]:
-    """What this client says in the handshake."""
-    info = {"name": "fleet-agentpack-connect", "version": __version__}
-    return {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": info}
-
-
 def check(
     entry: Entry, *, environ: Mapping[str, str], cwd: Path, timeout_s: float = 60.0
 ) -> Checked:
@@ -121,7 +120,7 @@ async def _ask(
 
 
 async def _talk(process: asyncio.subprocess.Process) -> tuple[str, tuple[str, ...]]:
-    answer = await _request(process, 1, "initialize", initialize_params(), Initialized)
+    answer = await _request(process, 1, "initialize", HELLO, Initialized)
     await _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     tools: list[str] = []
     page: dict[str, object] = {}

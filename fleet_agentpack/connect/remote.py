@@ -10,12 +10,12 @@ from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 from fleet_agentpack.connect.check import (
+    HELLO,
     PROTOCOL,
     Checked,
     CheckError,
     Initialized,
     ToolPage,
-    initialize_params,
 )
 from fleet_agentpack.connect.client import Remote
 from fleet_agentpack.connect.errors import ConnectError
@@ -70,7 +70,7 @@ async def _ask(remote: Remote, token: str, timeout_s: float) -> Checked:
         return answer
 
     try:
-        hello = await request("initialize", initialize_params(), 1)
+        hello = await request("initialize", HELLO, 1)
         greeting = _result(hello, Initialized)
         session = {"mcp-protocol-version": PROTOCOL}
         if SESSION in hello.headers:

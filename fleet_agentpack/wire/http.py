@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import socket
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -54,19 +53,14 @@ def listen(http: HttpSettings) -> list[socket.socket]:
     place = f"port {http.port} on {http.host}"
     found: list[socket.socket] = []
     try:
-        for family, address in _addresses(http):
-            found.append(socket.create_server(address, family=family, backlog=BACKLOG))
+        kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+        for each in socket.getaddrinfo(http.host, http.port, type=kind, flags=flags):
+            found.append(socket.create_server(each[4], family=each[0], backlog=BACKLOG))
     except OSError as error:
-        for each in found:
-            each.close()
+        for opened in found:
+            opened.close()
         raise ListenError(_why(error, place)) from error
     return found
-
-
-def _addresses(http: HttpSettings) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
-    for found in socket.getaddrinfo(http.host, http.port, type=kind, flags=flags):
-        yield found[0], found[4]
 
 
 def _why(error: OSError, place: str) -> str:
