@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
+from fleet_agentpack.kit.project import up_to_repository
 
 FOLDER = ".agent"
 CONFIG_FOLDER = f"{FOLDER}/climpt/config"
@@ -82,6 +83,18 @@ class ProjectFiles:
             return str(path.relative_to(project))
         return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
+    def prompt_sources(self) -> list[Path]:
+        """The files and folders that decide which commands there are, there or not."""
+        roots = [Path(place) for place in up_to_repository(str(self._cwd))]
+        roots = list(dict.fromkeys([*roots, self._home]))
+        found = [root / FOLDER for root in roots]
+        for root in self.roots():
+            found.append(root / REGISTRY_CONFIG)
+            found += [each / "registry.json" for each in sorted((root / FOLDER).glob("*/"))]
+        with suppress(ClimptError):  # its file is among these
+            found += [root / path for root in self.roots() for path in self._registered().values()]
+        return list(dict.fromkeys(found))
+
     def folders(self) -> list[str]:
         """Every folder that an agent may have: a profile's name may begin with its name."""
         return sorted(
@@ -118,9 +131,8 @@ class ProjectFiles:
 
     def _project(self) -> Path:
         """The nearest folder with climpt's files, looking no higher than the repository's root."""
-        lineage = [self._cwd, *self._cwd.parents]
-        top = next((i for i, place in enumerate(lineage) if (place / ".git").exists()), 0)
-        nearest_first = (place for place in lineage[: top + 1] if place != self._home)
+        lineage = map(Path, up_to_repository(str(self._cwd)))
+        nearest_first = (place for place in lineage if place != self._home)
         return next((place for place in nearest_first if (place / FOLDER).is_dir()), self._cwd)
 
     def _shown(self, root: Path, path: str) -> str:

@@ -122,6 +122,8 @@ class ProjectedTool(Tool):
 class DynamicTools(Provider):
     """Serves a domain's catalogue to FastMCP; nothing is registered, so nothing goes stale."""
 
+    kind = "tools"
+
     def __init__(
         self, domain: DomainTools, services: Services, fixed: Collection[str], prefix: str = ""
     ) -> None:

@@ -51,6 +51,7 @@ from fleet_agentpack.wire.wording import tools_named, worded, worded_arguments
 if TYPE_CHECKING:
     from fleet_agentpack.wire.completion import Values
     from fleet_agentpack.wire.dynamic import Catalogue
+    from fleet_agentpack.wire.dynamic_prompts import PromptCatalogue
 
 SERVICES: Final = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
@@ -207,6 +208,8 @@ class DomainTools(LocalProvider):
         error: type[AppError],
         open_service: Callable[[Settings], Any],  # called on the domain's first use
         catalogue: Callable[[Any], Catalogue] | None = None,  # tools that come and go
+        prompt_catalogue: Callable[[Any], PromptCatalogue] | None = None,  # likewise, of prompts
+        prompt_folder: str = "",  # of a project: without it, or the home's, there are none of these
         end_session: Callable[[Any, str], None] | None = None,  # told when a session is over
         kept_apart: Mapping[str, Action] = NO_TOOLS,  # tool → what gives a long answer's rest again
     ) -> None:
@@ -214,6 +217,7 @@ class DomainTools(LocalProvider):
         self.name, self.server_name, self.instructions = name, server_name, instructions
         self.error, self.open_service = error, open_service
         self.catalogue, self.end_session = catalogue, end_session
+        self.prompt_catalogue, self.prompt_folder = prompt_catalogue, prompt_folder
         self.tools: dict[str, DomainTool] = {}
         self.resources: list[Resource | ResourceTemplate] = []
         self.texts: dict[str, str] = {}  # resource → its description, if that names tools

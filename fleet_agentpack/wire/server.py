@@ -28,6 +28,7 @@ from fastmcp import FastMCP  # noqa: E402 - configured above
 from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
 from fleet_agentpack.wire.completion import completer  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
+from fleet_agentpack.wire.dynamic_prompts import DynamicPrompts  # noqa: E402
 from fleet_agentpack.wire.limits import LIMITS, Limits  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
@@ -106,6 +107,7 @@ def assemble(
         for each in domains
         if each.catalogue
     ]
+    prompts = [DynamicPrompts(each, services) for each in domains if each.prompt_catalogue]
 
     @asynccontextmanager
     async def lifespan(_: FastMCP[Lifespan]) -> AsyncIterator[Lifespan]:
@@ -125,7 +127,7 @@ def assemble(
         instructions(settings.place.sentence),
         version=__version__,
         middleware=[ProjectOfRequest(settings, instructions), _boundary(domains, choice), changes],
-        providers=[*domains, *dynamic],
+        providers=[*domains, *dynamic, *prompts],
         lifespan=lifespan,
         mask_error_details=True,
         dereference_schemas=False,
@@ -137,7 +139,7 @@ def assemble(
     mcp.add_completion_handler(completer(domains, services))
     install_memory_state(mcp)
     advertise_no_logging(mcp)
-    changes.attach(mcp, dynamic)
+    changes.attach(mcp, [*dynamic, *prompts])
     return mcp
 
 
