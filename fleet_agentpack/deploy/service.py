@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from fleet_agentpack.deploy import apply, doctor, lockfile, looks, manifest, results, rollback
+from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, results, rollback
 from fleet_agentpack.deploy.actions import command
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan
@@ -23,18 +23,18 @@ from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
 from fleet_agentpack.deploy.rollback import Rollback
+from fleet_agentpack.deploy.running import locked, unfinished
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.status import status_data
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
 from fleet_agentpack.deploy.text_diff import text_diffs
-from fleet_agentpack.deploy.transaction import Report, Transaction, pending
+from fleet_agentpack.deploy.transaction import Report, Transaction, silent
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
 from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.collector import paused_collector
-from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.settings import Settings
 
@@ -44,10 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOCK_TIMEOUT_S = 10.0
 Confirm = Callable[[Plan], bool]
-
-
-def _silent(_done: float, _total: float | None, _text: str) -> None:
-    """Progress without a listener."""
+Wish = bool | None  # None: as seems right
 
 
 class DeployService:
@@ -102,7 +99,7 @@ class DeployService:
             ids = [module.id for module in workspace.manifest.modules]
             warnings = [
                 *desired.warnings,
-                *self._pending(),
+                *unfinished(self._home),
                 *(finding.warning for finding in unclean),
                 *workspace.overlays.layout_warnings(ids),
             ]
@@ -169,7 +166,7 @@ class DeployService:
         return self.deploy(request, report, only_approved(request, approved))
 
     def deploy(
-        self, request: Request, report: Report = _silent, confirm: Confirm | None = None
+        self, request: Request, report: Report = silent, confirm: Confirm | None = None
     ) -> Envelope[PlanData]:
         """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
         name = "deploy" if request.dry_run else "deploy --apply"
@@ -184,7 +181,7 @@ class DeployService:
                 return _untouched(found)
             # The plan was made, and perhaps confirmed by a person, without the lock, which others
             # may need meanwhile. If somebody has deployed since, it is made and confirmed again.
-            with self._locked():
+            with locked(self._home, self._lock_timeout_s):
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
                     recovered += Transaction(self._home, disk, report).recover()
                     found = self._propose(request, cache, disk, recovered)
@@ -193,7 +190,7 @@ class DeployService:
                 return self._apply(found, disk, report)
 
     def rollback(
-        self, to: str, report: Report = _silent, approved: str | None = None
+        self, to: str, report: Report = silent, approved: str | None = None
     ) -> Envelope[results.RollbackData]:
         """Go back to a snapshot; recorded as an event of its own.
 
@@ -203,7 +200,7 @@ class DeployService:
             disk = self._disk(cache.reader.hashes)
             # A refused call writes nothing, not even the lock file: refuse before locking.
             rollback.choose(self._snapshots.history(), self._snapshots, to)
-            with self._locked():
+            with locked(self._home, self._lock_timeout_s):
                 recovered = Transaction(self._home, disk, report).recover()
                 history = self._snapshots.history()
                 chosen = rollback.choose(history, self._snapshots, to)
@@ -226,23 +223,25 @@ class DeployService:
             made = make_starter(self._home, self._home.repo(repo), with_git=with_git)
             return Envelope.of("init", made)
 
-    def lock(self, request: Request) -> Envelope[results.Locked]:
+    def lock(self, request: Request, report: Report = silent) -> Envelope[results.Locked]:
         """Pin every module."""
         with self._command("lock"), self._cache(request) as cache:
-            return Envelope.of("lock", self._pinning(request, cache).lock(self._manifest(request)))
+            return Envelope.of(
+                "lock", self._pinning(request, cache, report).lock(self._manifest(request))
+            )
 
-    def fetch(self, request: Request) -> Envelope[results.Fetched]:
+    def fetch(self, request: Request, report: Report = silent) -> Envelope[results.Fetched]:
         """Bring every pinned commit here."""
         with self._command("fetch"), self._cache(request) as cache:
-            return Envelope.of("fetch", self._pinning(request, cache).fetch())
+            return Envelope.of("fetch", self._pinning(request, cache, report).fetch())
 
     def update(
-        self, request: Request, *, lock: bool | None = None, fetch: bool | None = None
+        self, request: Request, report: Report = silent, *, lock: Wish = None, fetch: Wish = None
     ) -> Envelope[results.Updated]:
         """Lock when there is no lockfile yet (or when asked), then fetch (unless asked not to)."""
         with self._command("update"), self._cache(request) as cache:
             wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
-            pinning = self._pinning(request, cache)
+            pinning = self._pinning(request, cache, report)
             done = pinning.update(self._manifest(request), lock=wants_lock, fetch=wants_fetch)
             return Envelope.of("update", done)
 
@@ -315,7 +314,11 @@ class DeployService:
         workspace = Workspace(self._home, request, cache, self._snapshots)
         survey = workspace.survey(reader)
         cache.reader.hashes.save(lambda: cache.reader.paths | reader.looked_at)
-        warnings = [*survey.warnings, *left_behind(workspace, survey.roots), *self._pending()]
+        warnings = [
+            *survey.warnings,
+            *left_behind(workspace, survey.roots),
+            *unfinished(self._home),
+        ]
         return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
 
     def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[PlanData]:
@@ -328,8 +331,8 @@ class DeployService:
         data = replace(found.data, applied=True, snapshot_id=snapshot_id)
         return Envelope.of("deploy --apply", data, [*found.plan.warnings, *kept])
 
-    def _pinning(self, request: Request, cache: RepoCache) -> Pinning:
-        return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes)
+    def _pinning(self, request: Request, cache: RepoCache, report: Report) -> Pinning:
+        return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes, report)
 
     def _manifest(self, request: Request) -> manifest.Manifest:
         return manifest.load(self._home.repo(request.repo), NAMES, PROJECT_ONLY)
@@ -337,29 +340,8 @@ class DeployService:
     def _recover_pending(self, disk: Disk, report: Report) -> list[str]:
         if not self._home.journal.exists():
             return []
-        with self._locked():
+        with locked(self._home, self._lock_timeout_s):
             return Transaction(self._home, disk, report).recover()
-
-    def _pending(self) -> list[str]:
-        """A warning for read-only commands while a transaction is running or was interrupted."""
-        looks.at(self._home.journal)
-        try:
-            if not self._home.journal.exists():
-                return []
-            looks.beyond_files()
-            found = pending(self._home)
-        except DeployError as error:
-            return [error.message]
-        if found is None:
-            return []
-        try:
-            with file_lock(self._home.lock, timeout_s=0):
-                return [
-                    f"an interrupted deploy ({found}) is pending; the next deploy or rollback"
-                    " will finish or undo it"
-                ]
-        except (LockTimeoutError, OSError):
-            return [f"a deploy ({found}) is running; this result may show it half done"]
 
     @contextmanager
     def _cache(self, request: Request) -> Iterator[RepoCache]:
@@ -378,20 +360,6 @@ class DeployService:
             yield
         except DeployError as error:
             raise error.during(name) from error.__cause__
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            with file_lock(self._home.lock, timeout_s=self._lock_timeout_s):
-                yield
-        except LockTimeoutError as error:
-            raise DeployError(
-                "E_BUSY",
-                "another deploy or rollback is running; try again when it has finished",
-                lock=str(self._home.lock),
-            ) from error
-        except OSError as error:
-            raise DeployError.io(self._home.lock, error, "lock") from error
 
 
 def _approved(found: Proposal, confirm: Confirm | None) -> bool:

@@ -7,6 +7,7 @@ first call needs but one of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from fastmcp.decorators import get_fastmcp_meta
@@ -56,3 +57,18 @@ def declaration(function: Function) -> ToolMeta:
     if not isinstance(found, ToolMeta):
         raise TypeError("register a function with @mcp.tool")
     return found
+
+
+@contextmanager
+def only_its_parameters(function: Function) -> Iterator[str]:
+    """Hide what FastMCP need not look at, and give the docstring in one line.
+
+    From a docstring it would import a parser, from a result's type it would build a schema.
+    """
+    doc, returns = function.__doc__ or "", function.__annotations__.pop("return", None)
+    function.__doc__ = None
+    try:
+        yield " ".join(doc.split())
+    finally:
+        function.__doc__ = doc
+        function.__annotations__["return"] = returns
