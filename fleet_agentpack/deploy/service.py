@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from fleet_agentpack.deploy import apply, doctor, lockfile, looks, manifest, results, rollback
+from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, results, rollback
 from fleet_agentpack.deploy.actions import command
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, drift, plan
@@ -23,18 +23,18 @@ from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
 from fleet_agentpack.deploy.rollback import Rollback
+from fleet_agentpack.deploy.running import locked, unfinished
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.status import status_data
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
 from fleet_agentpack.deploy.text_diff import text_diffs
-from fleet_agentpack.deploy.transaction import Report, Transaction, pending
+from fleet_agentpack.deploy.transaction import Report, Transaction
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
 from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.collector import paused_collector
-from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.settings import Settings
 
@@ -102,7 +102,7 @@ class DeployService:
             ids = [module.id for module in workspace.manifest.modules]
             warnings = [
                 *desired.warnings,
-                *self._pending(),
+                *unfinished(self._home),
                 *(finding.warning for finding in unclean),
                 *workspace.overlays.layout_warnings(ids),
             ]
@@ -184,7 +184,7 @@ class DeployService:
                 return _untouched(found)
             # The plan was made, and perhaps confirmed by a person, without the lock, which others
             # may need meanwhile. If somebody has deployed since, it is made and confirmed again.
-            with self._locked():
+            with locked(self._home, self._lock_timeout_s):
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
                     recovered += Transaction(self._home, disk, report).recover()
                     found = self._propose(request, cache, disk, recovered)
@@ -203,7 +203,7 @@ class DeployService:
             disk = self._disk(cache.reader.hashes)
             # A refused call writes nothing, not even the lock file: refuse before locking.
             rollback.choose(self._snapshots.history(), self._snapshots, to)
-            with self._locked():
+            with locked(self._home, self._lock_timeout_s):
                 recovered = Transaction(self._home, disk, report).recover()
                 history = self._snapshots.history()
                 chosen = rollback.choose(history, self._snapshots, to)
@@ -315,7 +315,11 @@ class DeployService:
         workspace = Workspace(self._home, request, cache, self._snapshots)
         survey = workspace.survey(reader)
         cache.reader.hashes.save(lambda: cache.reader.paths | reader.looked_at)
-        warnings = [*survey.warnings, *left_behind(workspace, survey.roots), *self._pending()]
+        warnings = [
+            *survey.warnings,
+            *left_behind(workspace, survey.roots),
+            *unfinished(self._home),
+        ]
         return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
 
     def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[PlanData]:
@@ -337,29 +341,8 @@ class DeployService:
     def _recover_pending(self, disk: Disk, report: Report) -> list[str]:
         if not self._home.journal.exists():
             return []
-        with self._locked():
+        with locked(self._home, self._lock_timeout_s):
             return Transaction(self._home, disk, report).recover()
-
-    def _pending(self) -> list[str]:
-        """A warning for read-only commands while a transaction is running or was interrupted."""
-        looks.at(self._home.journal)
-        try:
-            if not self._home.journal.exists():
-                return []
-            looks.beyond_files()
-            found = pending(self._home)
-        except DeployError as error:
-            return [error.message]
-        if found is None:
-            return []
-        try:
-            with file_lock(self._home.lock, timeout_s=0):
-                return [
-                    f"an interrupted deploy ({found}) is pending; the next deploy or rollback"
-                    " will finish or undo it"
-                ]
-        except (LockTimeoutError, OSError):
-            return [f"a deploy ({found}) is running; this result may show it half done"]
 
     @contextmanager
     def _cache(self, request: Request) -> Iterator[RepoCache]:
@@ -378,20 +361,6 @@ class DeployService:
             yield
         except DeployError as error:
             raise error.during(name) from error.__cause__
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            with file_lock(self._home.lock, timeout_s=self._lock_timeout_s):
-                yield
-        except LockTimeoutError as error:
-            raise DeployError(
-                "E_BUSY",
-                "another deploy or rollback is running; try again when it has finished",
-                lock=str(self._home.lock),
-            ) from error
-        except OSError as error:
-            raise DeployError.io(self._home.lock, error, "lock") from error
 
 
 def _approved(found: Proposal, confirm: Confirm | None) -> bool:

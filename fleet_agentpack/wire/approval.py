@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 from fastmcp.dependencies import CurrentContext, Depends
@@ -154,8 +154,8 @@ def _check(answer: ElicitResult) -> None:
         raise NotApprovedError(Refusal.DECLINED)
 
 
-def _schema(question: Question) -> dict[str, Any]:
-    agreed = {"type": "boolean", "title": question.agree, "default": False}
+def _schema(question: Question) -> dict[str, str | list[str] | dict[str, dict[str, str | bool]]]:
+    agreed: dict[str, str | bool] = {"type": "boolean", "title": question.agree, "default": False}
     return {"type": "object", "properties": {AGREED: agreed}, "required": [AGREED]}
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, TypedDict
 
 import anyio
 import anyio.to_thread
@@ -27,9 +28,11 @@ from fastmcp import FastMCP  # noqa: E402 - configured above
 from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
 from fleet_agentpack.wire.completion import completer  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
+from fleet_agentpack.wire.dynamic_prompts import DynamicPrompts  # noqa: E402
 from fleet_agentpack.wire.limits import LIMITS, Limits  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
+from fleet_agentpack.wire.projects import ProjectOfRequest  # noqa: E402
 from fleet_agentpack.wire.provider import SERVICES, DomainTool, DomainTools, Services  # noqa: E402
 from fleet_agentpack.wire.selected import Selected  # noqa: E402
 from fleet_agentpack.wire.selection import Choice, selection_of  # noqa: E402
@@ -38,9 +41,17 @@ if TYPE_CHECKING:
     from fastmcp.server.auth import AuthProvider
 
 
+class Lifespan(TypedDict):
+    """What every request of a running server can reach."""
+
+    services: Services
+    limits: Limits
+    tools_changed: Callable[[], Awaitable[None]]
+
+
 def build_server(
     settings: Settings | None = None, listed: Mapping[str, Stamp | None] | None = None
-) -> FastMCP[Any]:
+) -> FastMCP[Lifespan]:
     """The server for these settings, ready to be served, inspected or called in memory.
 
     `listed` are all files behind the list of installed tools that the front gave its client.
@@ -84,7 +95,7 @@ def assemble(
     settings: Settings,
     domains: Sequence[DomainTools],
     listed: Mapping[str, Stamp | None] | None = None,
-) -> FastMCP[Any]:
+) -> FastMCP[Lifespan]:
     """A server of exactly these domains, as far as the settings choose from them."""
     choice = choose(settings, domains)
     fixed = frozenset(name for domain in domains for name in domain.tools)
@@ -96,9 +107,10 @@ def assemble(
         for each in domains
         if each.catalogue
     ]
+    prompts = [DynamicPrompts(each, services) for each in domains if each.prompt_catalogue]
 
     @asynccontextmanager
-    async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
+    async def lifespan(_: FastMCP[Lifespan]) -> AsyncIterator[Lifespan]:
         watching = asyncio.create_task(changes.watch())
         try:
             yield {SERVICES: services, LIMITS: limits, TOOLS_CHANGED: changes.look}
@@ -109,12 +121,13 @@ def assemble(
                 await services.close()
 
     texts = {domain.name: domain.instructions for domain in domains}
-    mcp: FastMCP[Any] = FastMCP(
+    instructions = partial(choice.instructions, texts)
+    mcp: FastMCP[Lifespan] = FastMCP(
         rooms.server_name(domains, settings.only),
-        choice.instructions(texts, settings.place.sentence),
+        instructions(settings.place.sentence),
         version=__version__,
-        middleware=[_boundary(domains, choice), changes],
-        providers=[*domains, *dynamic],
+        middleware=[ProjectOfRequest(settings, instructions), _boundary(domains, choice), changes],
+        providers=[*domains, *dynamic, *prompts],
         lifespan=lifespan,
         mask_error_details=True,
         dereference_schemas=False,
@@ -126,7 +139,7 @@ def assemble(
     mcp.add_completion_handler(completer(domains, services))
     install_memory_state(mcp)
     advertise_no_logging(mcp)
-    changes.attach(mcp, dynamic)
+    changes.attach(mcp, [*dynamic, *prompts])
     return mcp
 
 
@@ -147,7 +160,7 @@ def _boundary(domains: Sequence[DomainTools], choice: Choice) -> CallBoundary:
 async def _end_session(services: Services, limits: Limits, session: str) -> None:
     """Forget what was kept for a session, and tell the services that asked for it."""
     limits.kept.forget(session)
-    for domain, service in services.opened().items():
+    for domain, service in services.opened():
         if domain.end_session:
             await anyio.to_thread.run_sync(domain.end_session, service, session)
 
