@@ -153,32 +153,39 @@ class Settings:
         """The project, or why there is none."""
         return FoundProject(str(self.project or ""), self.no_project)
 
-    def table(self, *names: str) -> Mapping[str, object]:
-        """A table of the configuration file, empty when it is not there.
+    def value(self, *names: str) -> object:
+        """What the configuration file has at a place, None for nothing.
 
-        Raises `SettingsError` when something else stands in its place.
+        Raises `SettingsError` when there is something else than a table on the way.
         """
-        found: Any = self.config
-        for name in names:
-            found = found.get(name, {})
+        found: object = self.config
+        for at, name in enumerate(names):
             if not isinstance(found, Mapping):
-                raise SettingsError(f"{self.config_path}: [{'.'.join(names)}] must be a table")
-        return dict(found)
+                raise self._no_table(*names[:at])
+            found = found.get(name)
+            if found is None:
+                return None
+        return found
 
     def read_table(self, shape: type[T], *names: str) -> T:
         """A table of the configuration file in its shape, with defaults for what is not there.
 
         Raises `SettingsError` that names every key with a value of the wrong kind.
         """
-        found = self.table(*names)
-        if not found:
+        found = self.value(*names)
+        if found is None:
             return shape()
+        if not isinstance(found, Mapping):
+            raise self._no_table(*names)
         from fleet_agentpack.kit.shapes import ShapeError, convert
 
         try:
             return convert(shape, found, names)
         except ShapeError as error:
             raise SettingsError(f"{self.config_path}: {error}") from error
+
+    def _no_table(self, *names: str) -> SettingsError:
+        return SettingsError(f"{self.config_path}: [{'.'.join(names)}] must be a table")
 
 
 def check_exposure(http: HttpSettings) -> None:

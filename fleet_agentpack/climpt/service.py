@@ -179,8 +179,8 @@ def files_of(settings: Settings) -> ProjectFiles:
 def open_climpt(settings: Settings) -> ClimptService:
     """The service for the project that the settings name. Raises `ClimptError`."""
     files = files_of(settings)
-    execute = settings.table("climpt").get("execute", "render")
-    if execute == "render":
+    execute = settings.value("climpt", "execute")
+    if execute in (None, "render"):
         return ClimptService(files, lambda request: asyncio.to_thread(render, files, request))
     if execute == "cli":
         return ClimptService(files, partial(run_deno, files, settings.environ))

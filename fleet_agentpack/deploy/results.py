@@ -111,6 +111,7 @@ class PlanData:
             first=lambda row: row.rank,
             groups=("directories", changes_by_directory),
         ),
+        Text("text"),
     )
     applied: Maybe[bool] = UNKNOWN
     reason: Maybe[Reason] = UNKNOWN

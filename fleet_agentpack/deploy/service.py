@@ -17,13 +17,13 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.orphans import left_behind
-from fleet_agentpack.deploy.pending import pending_warnings
 from fleet_agentpack.deploy.pinning import Pinning
 from fleet_agentpack.deploy.questions import about_apply, about_rollback, only_approved
 from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
 from fleet_agentpack.deploy.rollback import Rollback
+from fleet_agentpack.deploy.running import locked, unfinished
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.status import status_data
@@ -35,7 +35,6 @@ from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
 from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.collector import paused_collector
-from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.settings import Settings
 
@@ -100,7 +99,7 @@ class DeployService:
             ids = [module.id for module in workspace.manifest.modules]
             warnings = [
                 *desired.warnings,
-                *pending_warnings(self._home),
+                *unfinished(self._home),
                 *(finding.warning for finding in unclean),
                 *workspace.overlays.layout_warnings(ids),
             ]
@@ -182,7 +181,7 @@ class DeployService:
                 return _untouched(found)
             # The plan was made, and perhaps confirmed by a person, without the lock, which others
             # may need meanwhile. If somebody has deployed since, it is made and confirmed again.
-            with self._locked():
+            with locked(self._home, self._lock_timeout_s):
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
                     recovered += Transaction(self._home, disk, report).recover()
                     found = self._propose(request, cache, disk, recovered)
@@ -201,7 +200,7 @@ class DeployService:
             disk = self._disk(cache.reader.hashes)
             # A refused call writes nothing, not even the lock file: refuse before locking.
             rollback.choose(self._snapshots.history(), self._snapshots, to)
-            with self._locked():
+            with locked(self._home, self._lock_timeout_s):
                 recovered = Transaction(self._home, disk, report).recover()
                 history = self._snapshots.history()
                 chosen = rollback.choose(history, self._snapshots, to)
@@ -318,7 +317,7 @@ class DeployService:
         warnings = [
             *survey.warnings,
             *left_behind(workspace, survey.roots),
-            *pending_warnings(self._home),
+            *unfinished(self._home),
         ]
         return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
 
@@ -341,7 +340,7 @@ class DeployService:
     def _recover_pending(self, disk: Disk, report: Report) -> list[str]:
         if not self._home.journal.exists():
             return []
-        with self._locked():
+        with locked(self._home, self._lock_timeout_s):
             return Transaction(self._home, disk, report).recover()
 
     @contextmanager
@@ -361,16 +360,6 @@ class DeployService:
             yield
         except DeployError as error:
             raise error.during(name) from error.__cause__
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            with file_lock(self._home.lock, timeout_s=self._lock_timeout_s):
-                yield
-        except LockTimeoutError as error:
-            raise DeployError.busy(self._home.lock) from error
-        except OSError as error:
-            raise DeployError.io(self._home.lock, error, "lock") from error
 
 
 def _approved(found: Proposal, confirm: Confirm | None) -> bool:

@@ -23,7 +23,7 @@ class ContainerSettings:
     @classmethod
     def of(cls, settings: Settings) -> ContainerSettings:
         """The table `[enact.container]`. Raises `EnactError` for a value that cannot be used."""
-        if not settings.table("enact", "container"):
+        if settings.value("enact", "container") is None:
             return cls()  # runs at every start: without a table, the shapes are not imported
         from fleet_agentpack.config import ContainerTable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from fleet_agentpack.kit.actions import Action, called, steps
 from fleet_agentpack.kit.errors import AppError, Problem
@@ -71,6 +71,16 @@ def list_all(kind: str) -> Action:
     return call(f"{kind}_list", "List what there is: {}")
 
 
+class Failure(TypedDict):
+    """A failed call, as callers receive it."""
+
+    error: Literal[True]
+    code: str
+    message: str
+    details: dict[str, Any]
+    suggestions: list[str]
+
+
 class ForgeError(AppError):
     """An expected failure of a forge query or command."""
 
@@ -86,7 +96,7 @@ class ForgeError(AppError):
         """What an agent can do next."""
         return steps(self.actions)
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Failure:
         """The error as the contract has it."""
         return {
             "error": True,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fleet_agentpack.forge import results
 from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
@@ -99,8 +99,12 @@ class ForgeService:
         answer = results.AgentList if kind == "agent" else results.ToolList
         return answer(tuple(page), len(rows), limit, offset, warnings)
 
-    def names(self, kind: Kind) -> list[str]:
-        """The names of all agents or tools."""
+    def names(self, kind: Kind | Literal["plugin", "fork"]) -> list[str]:
+        """The names of everything of a kind. Raises `ForgeError`."""
+        if kind == "plugin":
+            return [row.name for row in self.plugin_list().plugins]
+        if kind == "fork":
+            return [row.name for row in self.fork_list().forks]
         found = self.workspace().resolver.listing(kind, "all", want_tags=False)
         return [row.name for row in found.value]
 

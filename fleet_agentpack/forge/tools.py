@@ -1,7 +1,7 @@
 """The eighteen forge tools, three resources and three prompts."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from fastmcp.dependencies import Depends
@@ -337,28 +337,11 @@ def plugin_manifest(name: str, forge: "ForgeService" = Depends(mcp.service)) -> 
     return _text_resource(lambda: forge.plugin_manifest_text(name))
 
 
-@mcp.completes("forge://agents/{name*}", "name")
-def agent_names(forge: "ForgeService", _given: Mapping[str, str]) -> list[str]:
-    """The agents' names."""
-    return forge.names("agent")
-
-
-@mcp.completes("forge://tools/{name*}", "name")
-def tool_names(forge: "ForgeService", _given: Mapping[str, str]) -> list[str]:
-    """The tools' names."""
-    return forge.names("tool")
-
-
-@mcp.completes("forge://plugins/{name*}", "name")
-def plugin_names(forge: "ForgeService", _given: Mapping[str, str]) -> list[str]:
-    """The names of the installed plugins."""
-    return [row.name for row in forge.plugin_list().plugins]
-
-
-@mcp.completes("forge_resolve_fork", "name")
-def fork_names(forge: "ForgeService", _given: Mapping[str, str]) -> list[str]:
-    """The names of the forks."""
-    return [row.name for row in forge.fork_list().forks]
+# What the `name` of each can be.
+mcp.completes("forge://agents/{name*}", "name")(lambda forge, _: forge.names("agent"))
+mcp.completes("forge://tools/{name*}", "name")(lambda forge, _: forge.names("tool"))
+mcp.completes("forge://plugins/{name*}", "name")(lambda forge, _: forge.names("plugin"))
+mcp.completes("forge_resolve_fork", "name")(lambda forge, _: forge.names("fork"))
 
 
 @mcp.prompt

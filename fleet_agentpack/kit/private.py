@@ -19,13 +19,10 @@ Measured as CPU time from start to `tools/list`, and per call over stdio.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
-
-if TYPE_CHECKING:
-    from mcp.server.connection import Connection
 
 SIGSTORE_PRODUCTION = "https://tuf-repo-cdn.sigstore.dev"
 _GONE = (AttributeError, ImportError, KeyError, TypeError)
@@ -94,6 +91,21 @@ class ProtocolServer(Protocol):
         """What `run` asks for."""
 
 
+class ClientConnection(Protocol):
+    """What we use of a client's connection."""
+
+    @property
+    def session_id(self) -> str | None:
+        """The HTTP session."""
+
+    @property
+    def exit_stack(self) -> AsyncExitStack:
+        """What is done when it ends."""
+
+    async def send_tool_list_changed(self) -> None:
+        """Tell the client that there are other tools now."""
+
+
 def protocol_server(server: Any) -> ProtocolServer | None:
     """The SDK's server inside a FastMCP server; None when it cannot be reached any longer."""
     found = getattr(server, "_mcp_server", None)
@@ -121,7 +133,7 @@ async def serve_streams(server: Any, reading: Any, writing: Any) -> None:
         await inner.run(reading, writing, inner.create_initialization_options())
 
 
-def connection_of(context: Any) -> Connection | None:
+def connection_of(context: Any) -> ClientConnection | None:
     """The connection behind a request; None where there is no client, or none to be seen."""
     try:
         connection = context.session._connection

@@ -7,7 +7,7 @@ import contextlib
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -22,7 +22,7 @@ from fleet_agentpack.wire.progress import PROGRESS
 
 P = ParamSpec("P")
 T = TypeVar("T")
-TOOLS_CHANGED = "tools_changed"  # in the server's lifespan context
+TOOLS_CHANGED: Final = "tools_changed"  # in the server's lifespan context
 
 
 class Call:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fastmcp.server.dependencies import get_context
 
@@ -26,7 +26,7 @@ from fleet_agentpack.wire.replies import Reply, ToolRefused, Written, written
 if TYPE_CHECKING:
     from fastmcp.tools.base import ToolResult
 
-LIMITS = "limits"  # in the server's lifespan context
+LIMITS: Final = "limits"  # in the server's lifespan context
 ALWAYS_FITS = 1_000  # characters; no bound can be set below that many bytes
 MOST_KEPT = 64
 MOST_BYTES_KEPT = 32_000_000

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from fastmcp.server.middleware.middleware import CallNext, Middleware, MiddlewareContext
-from mcp.server.connection import Connection
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
@@ -19,7 +18,7 @@ from mcp.server.subscriptions import (
 )
 from mcp_types import InitializeResult, SubscriptionsListenRequestParams
 
-from fleet_agentpack.kit.private import connection_of, protocol_server
+from fleet_agentpack.kit.private import ClientConnection, connection_of, protocol_server
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.kit.watch import POLL_INTERVAL_S, Watch, open_watch
 from fleet_agentpack.wire.installed_state import stamps_of
@@ -50,7 +49,7 @@ class ListChanged(Middleware):
         session_ended: Callable[[str], Awaitable[None]],
         listed: Mapping[str, Stamp | None] | None = None,
     ) -> None:
-        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._connections: weakref.WeakSet[ClientConnection] = weakref.WeakSet()
         self._bus = _Bus(before_subscribing=self._look_once)
         self._session_ended = session_ended
         self._tools: Sequence[WatchedTools] = ()
@@ -139,7 +138,7 @@ class ListChanged(Middleware):
     def _look(self) -> list[object]:
         return [each.fingerprint() for each in self._tools]
 
-    async def _forget(self, connection: Connection) -> None:
+    async def _forget(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
         if connection.session_id:
             await self._session_ended(connection.session_id)

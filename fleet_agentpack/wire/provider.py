@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from fastmcp.dependencies import CurrentContext
 from fastmcp.exceptions import ValidationError
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from fleet_agentpack.wire.completion import Values
     from fleet_agentpack.wire.dynamic import Catalogue
 
-SERVICES = "services"  # in the server's lifespan context
+SERVICES: Final = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
 NO_TOOLS: Mapping[str, Action] = {}
 EXTRA = "extra"  # the tag of a tool beyond the contracts: `@mcp.tool(tags={EXTRA})`

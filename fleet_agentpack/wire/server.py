@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import anyio
 import anyio.to_thread
@@ -38,9 +38,17 @@ if TYPE_CHECKING:
     from fastmcp.server.auth import AuthProvider
 
 
+class Lifespan(TypedDict):
+    """What every request of a running server can reach."""
+
+    services: Services
+    limits: Limits
+    tools_changed: Callable[[], Awaitable[None]]
+
+
 def build_server(
     settings: Settings | None = None, listed: Mapping[str, Stamp | None] | None = None
-) -> FastMCP[Any]:
+) -> FastMCP[Lifespan]:
     """The server for these settings, ready to be served, inspected or called in memory.
 
     `listed` are all files behind the list of installed tools that the front gave its client.
@@ -84,7 +92,7 @@ def assemble(
     settings: Settings,
     domains: Sequence[DomainTools],
     listed: Mapping[str, Stamp | None] | None = None,
-) -> FastMCP[Any]:
+) -> FastMCP[Lifespan]:
     """A server of exactly these domains, as far as the settings choose from them."""
     choice = choose(settings, domains)
     fixed = frozenset(name for domain in domains for name in domain.tools)
@@ -98,7 +106,7 @@ def assemble(
     ]
 
     @asynccontextmanager
-    async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
+    async def lifespan(_: FastMCP[Lifespan]) -> AsyncIterator[Lifespan]:
         watching = asyncio.create_task(changes.watch())
         try:
             yield {SERVICES: services, LIMITS: limits, TOOLS_CHANGED: changes.look}
@@ -109,7 +117,7 @@ def assemble(
                 await services.close()
 
     texts = {domain.name: domain.instructions for domain in domains}
-    mcp: FastMCP[Any] = FastMCP(
+    mcp: FastMCP[Lifespan] = FastMCP(
         rooms.server_name(domains, settings.only),
         choice.instructions(texts, settings.place.sentence),
         version=__version__,

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet_agentpack.deploy import running
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.model import module_fs_key
@@ -24,6 +25,7 @@ from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.deploy.unchanged import Unchanged
 from fleet_agentpack.kit import inotify, tree_watch
+from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.results import jsonable
 from fleet_agentpack.kit.tree_watch import TreeWatch
 from tests.deploy.lab import CLAUDE, Lab
@@ -101,9 +103,9 @@ def furnished(root: Path, *, git: bool = False) -> Lab:
     (root / "dotfiles/codex").mkdir(parents=True)
     (lab.user / ".codex").symlink_to(root / "dotfiles/codex")
     lab.deploy()
-    command = lab.user / ".claude/commands/go.md"
-    command.rename(root / "elsewhere/go.md")
-    command.symlink_to(root / "elsewhere/go.md")
+    output = lab.user / ".claude/skills/tidy/SKILL.md"
+    output.rename(root / "elsewhere/SKILL.md")
+    output.symlink_to(root / "elsewhere/SKILL.md")
     shutil.rmtree(root / "project/.claude/skills/tidy/scripts")
     return lab
 
@@ -182,7 +184,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "output: in a root with other files": lambda top: _append(top / "project/AGENTS.md"),
     "output: through a link": lambda top: _append(top / "dotfiles/codex/AGENTS.md"),
     "output: extra": lambda top: (top / OUTPUT / "extra.md").write_text("extra"),
-    "output: a link's target": lambda top: _append(top / "elsewhere/go.md"),
+    "output: a link's target": lambda top: _append(top / "elsewhere/SKILL.md"),
     "output: where no directory was": lambda top: _write_below_missing(top),
     "output: became a link": lambda top: _to_link(top / OUTPUT / "SKILL.md", top / "elsewhere/a"),
     "target manifest: modified": lambda top: _append(_manifest(top), "}"),
@@ -394,6 +396,18 @@ def test_what_a_remote_says_is_asked_every_time(tmp_path: Path) -> None:
     _commit(lab, "upstream", "SKILL.md", "---\nname: far\ndescription: Farther.\n---\n")
     assert served.service.plan(Request()).data != before
     served.service.close()
+
+
+def test_who_holds_the_lock_is_asked_every_time(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = served.lab.home()
+    home.journal.write_text("{}")
+    monkeypatch.setattr(running, "pending", lambda _: "123")
+    for _ in range(2):
+        assert "an interrupted deploy (123)" in served.service.plan(Request()).warnings[0]
+    with file_lock(home.lock, timeout_s=0):
+        assert "a deploy (123) is running" in served.service.plan(Request()).warnings[0]
 
 
 def _commit(lab: Lab, repository: str, name: str, text: str) -> None:

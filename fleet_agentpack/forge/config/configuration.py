@@ -229,7 +229,9 @@ def _merged(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def _defaults(registries: list[dict[str, Any]], directories: Directories) -> dict[str, object]:
+def _defaults(
+    registries: list[dict[str, Any]], directories: Directories
+) -> dict[str, list[str] | dict[str, str | int]]:
     has_stockyard = any(
         entry.get("type") == "stockyard" and entry.get("enabled", True) for entry in registries
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.directories import Directories
@@ -61,8 +61,7 @@ def read_layer(path: Path, directories: Directories) -> ConfigLayer | None:
         return None
     except UnparsableError as error:
         return ConfigLayer(path, problem=ForgeError.config(shown, str(error)))
-    data |= _from_older_keys(data, path)
-    return _checked(path, data, shown)
+    return _checked(path, {**data, **_from_older_keys(data, path)}, shown)
 
 
 def _expanded(value: object, environ: Mapping[str, str]) -> object:
@@ -75,9 +74,14 @@ def _expanded(value: object, environ: Mapping[str, str]) -> object:
     return value
 
 
-def _from_older_keys(data: Mapping[str, Any], path: Path) -> dict[str, object]:
+class _OlderKeys(TypedDict, total=False):
+    registries: list[dict[str, Any]]
+    resolution: dict[str, Any]
+
+
+def _from_older_keys(data: Mapping[str, Any], path: Path) -> _OlderKeys:
     """`registries` and `resolution` as older files write them: `stockyard` and `registry`."""
-    found: dict[str, object] = {}
+    found: _OlderKeys = {}
     old, tiers = data.get("stockyard"), data.get("registry")
     if "registries" not in data and path.suffix == ".json" and isinstance(old, Mapping):
         url = old.get("url") or OLD_STOCKYARD_URL

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NotRequired, TypedDict
 
 from fleet_agentpack.forge.command_results import LockCheck, Locked, LockProblem
 from fleet_agentpack.forge.config.configuration import Configuration
@@ -24,6 +24,13 @@ FORMAT = 1
 MAX_WORKFLOW_BYTES = 1_000_000
 
 _AGENT_IN_WORKFLOW = re.compile(r"agent:\s*([a-zA-Z0-9\-_:]+)")
+
+
+class _Pin(TypedDict):
+    version: str
+    resolved: str
+    integrity: str
+    dependencies: NotRequired[dict[str, dict[str, str]]]
 
 
 class Lockfile:
@@ -72,7 +79,7 @@ class Lockfile:
         """A hash of a definition with all that it inherits, the same for any order of keys."""
         inherited = inherit(definition, self._resolver)
         canonical = json.dumps(
-            inherited.complete(), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            inherited.checked().fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False
         )
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         return Loaded(f"sha256-{digest}", inherited.warnings)
@@ -102,9 +109,9 @@ class Lockfile:
                 pins.append((kind, reference, entry.get("integrity")))
         return pins
 
-    def _pinned(self) -> Loaded[dict[str, dict[str, object]]]:
+    def _pinned(self) -> Loaded[dict[str, dict[str, _Pin]]]:
         """An entry for everything that the project uses and for what that needs."""
-        tables: dict[Kind, dict[str, object]] = {"agent": {}, "tool": {}}
+        tables: dict[Kind, dict[str, _Pin]] = {"agent": {}, "tool": {}}
         used = self._used()
         wanted, warnings = list(used.value), list(used.warnings)
         while wanted:
@@ -121,7 +128,7 @@ class Lockfile:
             digest = self.integrity(found.definition)
             warnings += [*found.warnings, *digest.warnings]
             needs = [parse_reference(text) for text in requirements(found.definition)]
-            entry: dict[str, object] = {
+            entry: _Pin = {
                 "version": found.definition.version,
                 "resolved": found.definition.source,
                 "integrity": digest.value,
