@@ -36,7 +36,7 @@ def _run(prog: str, domain: str = "") -> int:
     if start is not None:
         from fleet_agentpack.wire.recorded import RecordedListing
 
-        listing = RecordedListing.read(start.selection, start.project)
+        listing = RecordedListing.read(start.selection, start.project.sentence)
     if start is None or listing is None:
         from fleet_agentpack import cli
 
@@ -45,7 +45,7 @@ def _run(prog: str, domain: str = "") -> int:
     from fleet_agentpack.wire.front import serve_known
 
     wire = ClaimedStdio.claim()
-    left = serve_known(wire, listing, start.home, start.cache)
+    left = serve_known(wire, listing, start.home, start.cache, start.project.path)
     if left is None:
         return 0
     gc.disable()  # until the server is built, see `cli`

@@ -122,7 +122,8 @@ def _answer_known(settings: Settings, wire: ClaimedStdio) -> Handover | None:
     listing = RecordedListing.read(selection_of(settings), settings.place.sentence)
     if listing is None or not can_have_front(settings.environ) or "enact" in settings.config:
         return Handover()
-    return serve_known(wire, listing, str(settings.home), str(settings.directories.cache))
+    home, cache = str(settings.home), str(settings.directories.cache)
+    return serve_known(wire, listing, home, cache, settings.place.path)
 
 
 def _serve_wire(settings: Settings, wire: ClaimedStdio, left: Handover) -> int:

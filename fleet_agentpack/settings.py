@@ -20,7 +20,7 @@ from fleet_agentpack.kit.options import (
     split_names,
     tool_prefix,
 )
-from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.paths import PathArguments, expand_home
 from fleet_agentpack.kit.project import FoundProject, find_project
 from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.secret import Secret
@@ -70,7 +70,7 @@ class Settings:
     """Everything that comes from outside: environment, configuration file, directories."""
 
     environ: Mapping[str, str]
-    cwd: Path  # what a path on the command line is relative to
+    cwd: Path
     home: Path
     directories: Directories
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -83,6 +83,7 @@ class Settings:
     without: tuple[str, ...] = ()
     prefix: str = ""  # goes before every tool's name as it is
     extras: bool = True
+    serving: bool = False  # not on the command line, where paths start at the working directory
     ask: Ask = "never"
     result_bytes: int = RESULT_BYTES
     http: HttpSettings = field(default_factory=HttpSettings)
@@ -147,6 +148,17 @@ class Settings:
                 raise
             return replace(self, warnings=(*self.warnings, str(error)))
         return replace(self, ask=asked, result_bytes=limits.result_bytes)
+
+    def served(self, project: Path | None = None) -> Settings:
+        """The settings of a server, and of another project than its own, if one is given."""
+        served = replace(self, serving=True)
+        return replace(served, project=project, no_project="") if project else served
+
+    @property
+    def paths(self) -> PathArguments:
+        """What paths mean that a caller gives."""
+        base = self.project if self.serving else self.cwd
+        return PathArguments(base, self.home, self.environ, self.place.advice)
 
     @property
     def place(self) -> FoundProject:

@@ -63,7 +63,11 @@ def run_init(console: Console) -> None:
     """Copy the example tree."""
     from fleet_agentpack.climpt.scaffold import init
 
-    done = init(console.settings.cwd)
+    project = console.settings.project
+    if project is None:
+        advice = console.settings.place.advice
+        raise ClimptError("Cannot initialise", details=advice)
+    done = init(project)
     console.answer(done, _show_files(done, console.paint))
 
 

@@ -1,21 +1,27 @@
 """The four climpt tools: find, describe and render prompt commands, reload their registry."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastmcp.dependencies import Depends
 from pydantic import Field, WithJsonSchema
 
 from fleet_agentpack.climpt.errors import ClimptError
+from fleet_agentpack.climpt.project_files import FOLDER
 from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
+from fleet_agentpack.wire.call import Call, CurrentCall
+from fleet_agentpack.wire.dynamic_prompts import DynamicPrompt, PromptText
 from fleet_agentpack.wire.provider import READS, DomainTools
 from fleet_agentpack.wire.replies import Reply
 from fleet_agentpack.wire.resources import bounded_text, told
 
 if TYPE_CHECKING:
+    from fleet_agentpack.climpt.command_prompts import CommandPrompt
     from fleet_agentpack.climpt.render import Rendered
     from fleet_agentpack.climpt.results import Description, Reloaded
     from fleet_agentpack.climpt.service import ClimptService
+    from fleet_agentpack.kit.stamps import Stamp
     from fleet_agentpack.settings import Settings
 
 # The original's list of command line options is taken too, but not advertised.
@@ -41,6 +47,34 @@ def open_service(settings: "Settings") -> "ClimptService":
     return open_climpt(settings)
 
 
+@dataclass(frozen=True)
+class CommandPrompts:
+    """The commands as MCP prompts."""
+
+    climpt: "ClimptService"
+
+    def prompts(self) -> list[DynamicPrompt]:
+        """One for each command."""
+        return [self._prompt(each) for each in self.climpt.prompts()]
+
+    def sources(self) -> "dict[str, Stamp | None]":
+        """The registries and the folders that they may be in."""
+        return self.climpt.prompt_sources()
+
+    def _prompt(self, prompt: "CommandPrompt") -> DynamicPrompt:
+        async def render(arguments: Mapping[str, str]) -> PromptText:
+            made = await self.climpt.render(prompt, arguments)
+            return PromptText(made.text, unfilled(made))
+
+        arguments = [(each.name, each.description) for each in prompt.arguments]
+        return DynamicPrompt(prompt.name, prompt.description, arguments, render)
+
+
+def unfilled(prompt: "Rendered") -> dict[str, tuple[str, ...]] | None:
+    """What a result's `_meta` says of variables that no value was given for."""
+    return {UNFILLED: prompt.unfilled} if prompt.unfilled else None
+
+
 mcp = DomainTools(
     "climpt",
     server_name="climpt",
@@ -48,12 +82,9 @@ mcp = DomainTools(
     " {search, describe, execute}, then follow the prompt.]",
     error=ClimptError,
     open_service=open_service,
+    prompt_catalogue=CommandPrompts,
+    prompt_folder=FOLDER,
 )
-
-
-def unfilled(prompt: "Rendered") -> dict[str, tuple[str, ...]] | None:
-    """What a result's `_meta` says of variables that no value was given for."""
-    return {UNFILLED: prompt.unfilled} if prompt.unfilled else None
 
 
 @mcp.tool(annotations=READS)
@@ -108,9 +139,16 @@ async def execute(
 
 
 @mcp.tool(annotations=READS)
-def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> "Reloaded":
+def reload(
+    *,
+    climpt: "ClimptService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    agent: str = "climpt",
+) -> "Reloaded":
     """Reload the registry of prompt commands after its file changed. [Call {search} next.]"""
-    return climpt.reload(agent)
+    done = climpt.reload(agent)
+    call.tools_changed()  # the commands are prompts, too
+    return done
 
 
 @mcp.resource(COMMAND, mime_type="application/json")

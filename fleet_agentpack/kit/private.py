@@ -105,6 +105,9 @@ class ClientConnection(Protocol):
     async def send_tool_list_changed(self) -> None:
         """Tell the client that there are other tools now."""
 
+    async def send_prompt_list_changed(self) -> None:
+        """Tell the client that there are other prompts now."""
+
 
 def protocol_server(server: Any) -> ProtocolServer | None:
     """The SDK's server inside a FastMCP server; None when it cannot be reached any longer."""

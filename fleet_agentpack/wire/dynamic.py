@@ -122,6 +122,8 @@ class ProjectedTool(Tool):
 class DynamicTools(Provider):
     """Serves a domain's catalogue to FastMCP; nothing is registered, so nothing goes stale."""
 
+    kind = "tools"
+
     def __init__(
         self, domain: DomainTools, services: Services, fixed: Collection[str], prefix: str = ""
     ) -> None:
@@ -131,13 +133,14 @@ class DynamicTools(Provider):
         self._fixed = fixed  # names that are taken: a call of one never looks into the catalogue
         self._wrapped: weakref.WeakKeyDictionary[DynamicTool, ProjectedTool]
         self._wrapped = weakref.WeakKeyDictionary()
-        self._kept: tuple[Any, Catalogue] | None = None
+        self._catalogues: dict[object, Catalogue] = {}  # by the service that it is of
         self._kept_stamps: Mapping[str, Stamp | None] | None = None
 
     def fingerprint(self) -> object:
         """See `Catalogue.fingerprint`."""
         try:
-            return self._catalogue().fingerprint()
+            self._catalogue()
+            return [each.fingerprint() for each in list(self._catalogues.values())]
         except (AppError, SettingsError) as error:  # a domain that cannot be opened has no tools
             return str(error)
 
@@ -192,9 +195,9 @@ class DynamicTools(Provider):
     def _catalogue(self) -> Catalogue:
         assert self._domain.catalogue is not None  # noqa: S101 - made only for domains that have one
         service = self._services.get(self._domain)
-        if self._kept is None or self._kept[0] is not service:
-            self._kept = (service, self._domain.catalogue(service))
-        return self._kept[1]
+        if service not in self._catalogues:
+            self._catalogues[service] = self._domain.catalogue(service)
+        return self._catalogues[service]
 
 
 def _listed(tool: ProjectedTool) -> ListedTool:

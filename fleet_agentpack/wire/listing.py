@@ -127,6 +127,7 @@ def _facts(domain: DomainTools) -> dict[str, str | list[str]]:
         "server_name": domain.server_name,
         "instructions": domain.instructions,
         "sources": below,
+        "prompt_folder": domain.prompt_folder,
     }
 
 

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from fastmcp.dependencies import CurrentContext
@@ -33,6 +34,7 @@ from fleet_agentpack.kit.approval import NotApprovedError
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.wire.limits import bounded
+from fleet_agentpack.wire.projects import named_project
 from fleet_agentpack.wire.recorded import Note, facts_of
 from fleet_agentpack.wire.replies import ToolRefused, written
 from fleet_agentpack.wire.resources import (
@@ -49,6 +51,7 @@ from fleet_agentpack.wire.wording import tools_named, worded, worded_arguments
 if TYPE_CHECKING:
     from fleet_agentpack.wire.completion import Values
     from fleet_agentpack.wire.dynamic import Catalogue
+    from fleet_agentpack.wire.dynamic_prompts import PromptCatalogue
 
 SERVICES: Final = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
@@ -205,6 +208,8 @@ class DomainTools(LocalProvider):
         error: type[AppError],
         open_service: Callable[[Settings], Any],  # called on the domain's first use
         catalogue: Callable[[Any], Catalogue] | None = None,  # tools that come and go
+        prompt_catalogue: Callable[[Any], PromptCatalogue] | None = None,  # likewise, of prompts
+        prompt_folder: str = "",  # of a project: without it, or the home's, there are none of these
         end_session: Callable[[Any, str], None] | None = None,  # told when a session is over
         kept_apart: Mapping[str, Action] = NO_TOOLS,  # tool → what gives a long answer's rest again
     ) -> None:
@@ -212,6 +217,7 @@ class DomainTools(LocalProvider):
         self.name, self.server_name, self.instructions = name, server_name, instructions
         self.error, self.open_service = error, open_service
         self.catalogue, self.end_session = catalogue, end_session
+        self.prompt_catalogue, self.prompt_folder = prompt_catalogue, prompt_folder
         self.tools: dict[str, DomainTool] = {}
         self.resources: list[Resource | ResourceTemplate] = []
         self.texts: dict[str, str] = {}  # resource → its description, if that names tools
@@ -292,27 +298,32 @@ class DomainTools(LocalProvider):
 
 
 class Services:
-    """The domains' services, each made when first asked for and closed with the server."""
+    """The domains' services, each made when first asked for and closed with the server.
+
+    A request that names a project has services of its own, made for that project.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self._opened: dict[DomainTools, object] = {}
+        self.settings = settings.served()
+        self._opened: dict[tuple[DomainTools, Path | None], object] = {}
         self._turn = threading.Lock()  # the list of tools is watched from another thread
 
     def get(self, domain: DomainTools) -> object:
         """The service of a domain. Raises `AppError` or `SettingsError` if it cannot be made."""
+        project = named_project()
         with self._turn:
-            if domain not in self._opened:
-                self._opened[domain] = domain.open_service(self.settings)
-            return self._opened[domain]
+            if (domain, project) not in self._opened:
+                settings = self.settings.served(project) if project else self.settings
+                self._opened[domain, project] = domain.open_service(settings)
+            return self._opened[domain, project]
 
-    def opened(self) -> Mapping[DomainTools, object]:
-        """Those made so far."""
-        return dict(self._opened)
+    def opened(self) -> Sequence[tuple[DomainTools, object]]:
+        """Those made so far, with their domains."""
+        return [(domain, service) for (domain, _), service in self._opened.items()]
 
     async def close(self) -> None:
         """Close every service that has a `close` method."""
-        for service in self.opened().values():
+        for _, service in self.opened():
             close = getattr(service, "close", None)
             result = close() if close else None
             if inspect.isawaitable(result):

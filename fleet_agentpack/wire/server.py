@@ -7,6 +7,7 @@ import difflib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
 import anyio
@@ -27,9 +28,11 @@ from fastmcp import FastMCP  # noqa: E402 - configured above
 from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
 from fleet_agentpack.wire.completion import completer  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
+from fleet_agentpack.wire.dynamic_prompts import DynamicPrompts  # noqa: E402
 from fleet_agentpack.wire.limits import LIMITS, Limits  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
+from fleet_agentpack.wire.projects import ProjectOfRequest  # noqa: E402
 from fleet_agentpack.wire.provider import SERVICES, DomainTool, DomainTools, Services  # noqa: E402
 from fleet_agentpack.wire.selected import Selected  # noqa: E402
 from fleet_agentpack.wire.selection import Choice, selection_of  # noqa: E402
@@ -104,6 +107,7 @@ def assemble(
         for each in domains
         if each.catalogue
     ]
+    prompts = [DynamicPrompts(each, services) for each in domains if each.prompt_catalogue]
 
     @asynccontextmanager
     async def lifespan(_: FastMCP[Lifespan]) -> AsyncIterator[Lifespan]:
@@ -117,12 +121,13 @@ def assemble(
                 await services.close()
 
     texts = {domain.name: domain.instructions for domain in domains}
+    instructions = partial(choice.instructions, texts)
     mcp: FastMCP[Lifespan] = FastMCP(
         rooms.server_name(domains, settings.only),
-        choice.instructions(texts, settings.place.sentence),
+        instructions(settings.place.sentence),
         version=__version__,
-        middleware=[_boundary(domains, choice), changes],
-        providers=[*domains, *dynamic],
+        middleware=[ProjectOfRequest(settings, instructions), _boundary(domains, choice), changes],
+        providers=[*domains, *dynamic, *prompts],
         lifespan=lifespan,
         mask_error_details=True,
         dereference_schemas=False,
@@ -134,7 +139,7 @@ def assemble(
     mcp.add_completion_handler(completer(domains, services))
     install_memory_state(mcp)
     advertise_no_logging(mcp)
-    changes.attach(mcp, dynamic)
+    changes.attach(mcp, [*dynamic, *prompts])
     return mcp
 
 
@@ -155,7 +160,7 @@ def _boundary(domains: Sequence[DomainTools], choice: Choice) -> CallBoundary:
 async def _end_session(services: Services, limits: Limits, session: str) -> None:
     """Forget what was kept for a session, and tell the services that asked for it."""
     limits.kept.forget(session)
-    for domain, service in services.opened().items():
+    for domain, service in services.opened():
         if domain.end_session:
             await anyio.to_thread.run_sync(domain.end_session, service, session)
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from datetime import datetime
+from pathlib import Path
 from typing import Literal, NotRequired, TypedDict
 
 from fleet_agentpack.forge.command_results import LockCheck, Locked, LockProblem
@@ -39,7 +40,11 @@ class Lockfile:
     def __init__(self, configuration: Configuration, resolver: Resolver) -> None:
         self._configuration = configuration
         self._resolver = resolver
-        self.path = configuration.directories.project / "plugins/forge/lockfile.json"
+
+    @property
+    def path(self) -> Path:
+        """Where it is. Raises `ForgeError` without a project."""
+        return self._configuration.directories.project / "plugins/forge/lockfile.json"
 
     def write(self, now: datetime, *, force: bool = False) -> Locked:
         """Pin what the project uses. Raises `ForgeError`, with nothing written."""

@@ -92,7 +92,8 @@ class Plugins:
 
     def installed(self, scope: str = "all") -> InstalledPlugins:
         """The plugins on disk."""
-        wanted = [each for each in SCOPES if scope in (each, "all")]
+        there = SCOPES if self._configuration.directories.root else ("global",)
+        wanted = [each for each in there if scope in (each, "all")]
         found: list[InstalledPlugin] = []
         broken: dict[str, str] = {}
         for each in wanted:
