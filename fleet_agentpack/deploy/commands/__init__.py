@@ -14,6 +14,7 @@ from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.commands import report
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
+from fleet_agentpack.kit.program import program
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
@@ -131,7 +132,7 @@ def _init(console: Console) -> None:
     answer = _service(console).init(console.arguments.repo, with_git=console.arguments.git)
     lines = (
         f"Initialized {answer.data.repo}",
-        "Next: fleet-agentpack plan shows what it would deploy.",
+        f"Next: {program()} plan shows what it would deploy.",
     )
     console.answer(answer, lines)
 
