@@ -6,8 +6,9 @@ Everything is measured in one process and printed as a ratio of the limit, so th
 different machines can be compared. The limit is taken in two ways: with `open` as everybody
 writes it, and with `buffering=0`, the cheapest that Python itself offers; the bounds are checked
 against the cheaper one. Calls are made as a server makes them; what it answers again while nothing
-has changed is also asked of a real server process. `--grow` goes up to ten times the files. With AGENTPACK_BIN naming the
-original binary, it is measured beside ours on the same repo, and the outputs are compared.
+has changed is also asked of a real server process. `--grow` goes up to ten times the files. With
+AGENTPACK_BIN naming the original binary, it is measured beside ours on the same repo, and the
+outputs are compared.
 """
 
 from __future__ import annotations
