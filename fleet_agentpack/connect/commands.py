@@ -21,6 +21,7 @@ from fleet_agentpack.connect.known_clients import CLIENTS
 from fleet_agentpack.connect.launcher import PROGRAM, Running, fitting, launch_words
 from fleet_agentpack.console.ask import confirm
 from fleet_agentpack.console.command import Console, Line, declare
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.options import split_names
@@ -29,7 +30,7 @@ from fleet_agentpack.settings import Ask, Settings
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
+def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `connect`."""
     parser.add_argument("client", choices=CLIENTS, help="the MCP client on this machine")
     parser.add_argument("--print", action="store_true", help="print what to do; write nothing")
@@ -50,6 +51,7 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
         help="for you everywhere, or for this directory (%(default)s)",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.example = "claude --ask risky"
     declare(parser, connect)
 
 

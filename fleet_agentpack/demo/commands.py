@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import shutil
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.console.command import Console, declare
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROG = "fleet-agentpack"
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
+def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `demo`."""
     declare(parser, run, lenient=True)
 

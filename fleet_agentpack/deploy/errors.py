@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 from fleet_agentpack.kit.actions import called
@@ -194,6 +195,12 @@ class DeployError(AppError):
     def because(cls, reason: str, message: str, **details: Any) -> Self:
         """A failure that has a reason but no code of its own."""
         return cls("E_UNEXPECTED", message, reason=reason, **details)
+
+    @classmethod
+    def busy(cls, lock: Path) -> Self:
+        """The refusal of a change while another is being made."""
+        message = "another deploy or rollback is running; try again when it has finished"
+        return cls("E_BUSY", message, lock=str(lock))
 
     @classmethod
     def config_invalid(cls, message: str, **details: Any) -> Self:

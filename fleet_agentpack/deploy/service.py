@@ -30,7 +30,7 @@ from fleet_agentpack.deploy.status import status_data
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
 from fleet_agentpack.deploy.text_diff import text_diffs
-from fleet_agentpack.deploy.transaction import Report, Transaction
+from fleet_agentpack.deploy.transaction import Report, Transaction, silent
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
 from fleet_agentpack.kit.approval import Question
@@ -44,10 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOCK_TIMEOUT_S = 10.0
 Confirm = Callable[[Plan], bool]
-
-
-def _silent(_done: float, _total: float | None, _text: str) -> None:
-    """Progress without a listener."""
+Wish = bool | None  # None: as seems right
 
 
 class DeployService:
@@ -169,7 +166,7 @@ class DeployService:
         return self.deploy(request, report, only_approved(request, approved))
 
     def deploy(
-        self, request: Request, report: Report = _silent, confirm: Confirm | None = None
+        self, request: Request, report: Report = silent, confirm: Confirm | None = None
     ) -> Envelope[PlanData]:
         """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
         name = "deploy" if request.dry_run else "deploy --apply"
@@ -193,7 +190,7 @@ class DeployService:
                 return self._apply(found, disk, report)
 
     def rollback(
-        self, to: str, report: Report = _silent, approved: str | None = None
+        self, to: str, report: Report = silent, approved: str | None = None
     ) -> Envelope[results.RollbackData]:
         """Go back to a snapshot; recorded as an event of its own.
 
@@ -226,23 +223,25 @@ class DeployService:
             made = make_starter(self._home, self._home.repo(repo), with_git=with_git)
             return Envelope.of("init", made)
 
-    def lock(self, request: Request) -> Envelope[results.Locked]:
+    def lock(self, request: Request, report: Report = silent) -> Envelope[results.Locked]:
         """Pin every module."""
         with self._command("lock"), self._cache(request) as cache:
-            return Envelope.of("lock", self._pinning(request, cache).lock(self._manifest(request)))
+            return Envelope.of(
+                "lock", self._pinning(request, cache, report).lock(self._manifest(request))
+            )
 
-    def fetch(self, request: Request) -> Envelope[results.Fetched]:
+    def fetch(self, request: Request, report: Report = silent) -> Envelope[results.Fetched]:
         """Bring every pinned commit here."""
         with self._command("fetch"), self._cache(request) as cache:
-            return Envelope.of("fetch", self._pinning(request, cache).fetch())
+            return Envelope.of("fetch", self._pinning(request, cache, report).fetch())
 
     def update(
-        self, request: Request, *, lock: bool | None = None, fetch: bool | None = None
+        self, request: Request, report: Report = silent, *, lock: Wish = None, fetch: Wish = None
     ) -> Envelope[results.Updated]:
         """Lock when there is no lockfile yet (or when asked), then fetch (unless asked not to)."""
         with self._command("update"), self._cache(request) as cache:
             wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
-            pinning = self._pinning(request, cache)
+            pinning = self._pinning(request, cache, report)
             done = pinning.update(self._manifest(request), lock=wants_lock, fetch=wants_fetch)
             return Envelope.of("update", done)
 
@@ -332,8 +331,8 @@ class DeployService:
         data = replace(found.data, applied=True, snapshot_id=snapshot_id)
         return Envelope.of("deploy --apply", data, [*found.plan.warnings, *kept])
 
-    def _pinning(self, request: Request, cache: RepoCache) -> Pinning:
-        return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes)
+    def _pinning(self, request: Request, cache: RepoCache, report: Report) -> Pinning:
+        return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes, report)
 
     def _manifest(self, request: Request) -> manifest.Manifest:
         return manifest.load(self._home.repo(request.repo), NAMES, PROJECT_ONLY)

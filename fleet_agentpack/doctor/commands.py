@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet_agentpack.console.command import Console, Line, declare
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint, Text
 from fleet_agentpack.deploy import commands as deploy
@@ -24,7 +24,7 @@ class Report:
     checks: Sequence[Check]
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:
+def add(parser: Parser, name: str) -> None:
     """Add the arguments of `doctor`."""
     deploy.add(parser, name)
     parser.add_argument("--all", action="store_true", help="check every domain, not only agentpack")

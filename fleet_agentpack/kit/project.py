@@ -68,3 +68,14 @@ def _without_tilde(given: str, home: str) -> str:
     if home and (given == "~" or given.startswith("~/")):
         return os.path.join(home, given[2:])  # noqa: PTH118
     return given
+
+
+def up_to_repository(path: str) -> list[str]:
+    """A directory and those above it, up to its repository's root; outside of one, it alone."""
+    lineage = [path]
+    while os.path.dirname(lineage[-1]) != lineage[-1]:  # noqa: PTH120
+        lineage.append(os.path.dirname(lineage[-1]))  # noqa: PTH120
+    for count, place in enumerate(lineage, 1):
+        if os.path.lexists(os.path.join(place, ".git")):  # noqa: PTH118
+            return lineage[:count]
+    return lineage[:1]

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet_agentpack.kit.options import ASK, VARIABLES, is_on, split_names, tool_prefix
-from fleet_agentpack.kit.project import find_project
+from fleet_agentpack.kit.project import FoundProject, find_project
 from fleet_agentpack.wire.installed_state import may_exist
 from fleet_agentpack.wire.selection import Selection
 
@@ -27,7 +27,7 @@ class QuickStart(NamedTuple):
     """What the front needs to begin."""
 
     selection: Selection
-    project: str  # what a client is told of it
+    project: FoundProject
     home: str
     cache: str
 
@@ -48,7 +48,7 @@ def quick_start(
     config = os.path.join(_directory(environ, "config", home), "config.toml")  # noqa: PTH118
     if may_exist(config) or not _in_a_directory():
         return None
-    project = find_project(options["project"], home).sentence
+    project = find_project(options["project"], home)
     return QuickStart(selection, project, home, _directory(environ, "cache", home))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.ask import ask
-from fleet_agentpack.console.command import Console, declare, print_json
+from fleet_agentpack.console.command import Console, Line, declare, print_json
+from fleet_agentpack.console.parser import Parser
+from fleet_agentpack.console.progress import progress
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.commands import report
 from fleet_agentpack.deploy.errors import DeployError
@@ -35,9 +37,10 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, True if self.nargs == 0 else values)
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:
+def add(parser: Parser, name: str) -> None:
     """Add one command's arguments and its handler."""
     parser.allow_abbrev = False
+    parser.example = _EXAMPLES.get(name, "")
     group = parser.add_argument_group("global flags, before or after the command")
     for flag, options in _GLOBAL_FLAGS.items():
         group.add_argument(flag, action=_Once, **options)
@@ -82,6 +85,18 @@ _ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
         "--adopt": _switch("also overwrite files that agentpack did not write"),
     },
     "rollback": {"--to": {"required": True, "metavar": "ID", "help": "the snapshot to restore"}},
+}
+
+
+_EXAMPLES = {
+    "init": "--git",
+    "plan": "--target codex",
+    "diff": "--profile work",
+    "deploy": "--apply",
+    "status": "--only missing,modified",
+    "rollback": "--to 1794858469376184072 --dry-run",
+    "doctor": "--all",
+    "update": "--no-lock",
 }
 
 
@@ -133,7 +148,7 @@ def _diff(console: Console) -> None:
         return
     found = service.differences(_request(console))
     console.warn(found.warnings)
-    console.stream(report.differences(console.paint, found, service.texts(found)))
+    console.page(report.differences(console.paint, found, service.texts(found)))
 
 
 def _status(console: Console) -> None:
@@ -155,25 +170,29 @@ def _deploy(console: Console) -> None:
     dry = not given.apply or given.dry_run
     request = _request(console, adopt=given.adopt, dry_run=dry)
 
-    def show(found: Plan) -> None:
-        console.stream(report.plan_with_differences(console.paint, found, service.texts(found)))
+    def lines(found: Plan) -> Iterator[Line]:
+        return report.plan_with_differences(console.paint, found, service.texts(found))
 
-    def approve(found: Plan) -> bool:
-        show(found)
-        return given.yes or not found.changes or ask("Apply changes?")
-
-    if console.as_json:
-        if not dry and not given.yes:
-            service.plan(request, "deploy --apply")  # errors in the plan come first
-            raise DeployError.confirm_required("deploy_apply")
-        print_json(service.deploy(request))
-    elif dry:
+    if dry and not console.as_json:
         found = service.differences(request)
         console.warn(found.warnings)
-        show(found)
-    else:
-        answer = service.deploy(request, confirm=approve)
-        console.answer(answer, [report.outcome(answer.data)])
+        console.page(lines(found))
+        return
+    if console.as_json and not dry and not given.yes:
+        service.plan(request, "deploy --apply")  # errors in the plan come first
+        raise DeployError.confirm_required("deploy_apply")
+    with progress(lines=False) as told:
+
+        def approve(found: Plan) -> bool:
+            told.hide()
+            if given.yes or not found.changes:
+                console.stream(lines(found))
+                return True
+            console.page(lines(found))
+            return ask("Apply changes?")
+
+        answer = service.deploy(request, told, None if console.as_json else approve)
+    console.answer(answer, [] if dry else [report.outcome(answer.data)])
 
 
 def _rollback(console: Console) -> None:
@@ -184,7 +203,8 @@ def _rollback(console: Console) -> None:
         console.answer(preview, [*rows, f"{len(rows)} change(s); nothing was written"])
         return
     _require_yes(console, "rollback")
-    answer = service.rollback(to)
+    with progress(lines=False) as told:
+        answer = service.rollback(to, told)
     console.answer(answer, [f"Rolled back to {to}. Event: {answer.data.event_snapshot_id}"])
 
 
@@ -205,13 +225,15 @@ def _snapshots(console: Console) -> None:
 
 
 def _lock(console: Console) -> None:
-    answer = _service(console).lock(_request(console))
+    with progress(lines=False) as told:
+        answer = _service(console).lock(_request(console), told)
     done = answer.data
     console.answer(answer, [f"Locked {done.modules} module(s) in {done.lockfile}"])
 
 
 def _fetch(console: Console) -> None:
-    answer = _service(console).fetch(_request(console))
+    with progress(lines=False) as told:
+        answer = _service(console).fetch(_request(console), told)
     done = answer.data
     console.answer(answer, [f"{done.git_modules_fetched} git module(s) in {done.store}"])
 
@@ -221,7 +243,8 @@ def _update(console: Console) -> None:
     wanted = {"lock": given.lock, "fetch": given.fetch}
     if any(service.update_steps(request, **wanted)):
         _require_yes(console, "update")
-    answer = service.update(request, **wanted)
+    with progress(lines=False) as told:
+        answer = service.update(request, told, **wanted)
     rows = [report.step_line(step) for step in answer.data.steps]
     console.answer(answer, rows or ["Nothing to do"])
 
