@@ -7,27 +7,32 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from fleet_agentpack.deploy import apply, doctor, lockfile, manifest, results, rollback
-from fleet_agentpack.deploy.actions import command, status_actions
+from fleet_agentpack.deploy import apply, doctor, manifest_file, results, rollback
+from fleet_agentpack.deploy.actions import command
 from fleet_agentpack.deploy.apply import Proposal
-from fleet_agentpack.deploy.compare import Change, Plan, drift, plan, summary_by_root, summary_of
+from fleet_agentpack.deploy.compare import Change, Plan, plan
+from fleet_agentpack.deploy.consent import foretold, refuse
 from fleet_agentpack.deploy.disk import Disk, Reader
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.manifest import Manifest
 from fleet_agentpack.deploy.orphans import left_behind
 from fleet_agentpack.deploy.pinning import Pinning
+from fleet_agentpack.deploy.plan_memory import PlanMemory
 from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.starter import make_starter
+from fleet_agentpack.deploy.status import status_data
 from fleet_agentpack.deploy.survey import Survey
-from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
-from fleet_agentpack.deploy.text_diff import text_diffs
+from fleet_agentpack.deploy.targets import OPTIONS, PROJECT_ONLY
+from fleet_agentpack.deploy.text_diff import LONGEST_TEXT, text_diffs, unified
 from fleet_agentpack.deploy.transaction import Report, Transaction, pending
 from fleet_agentpack.deploy.trees import TreeReader
 from fleet_agentpack.deploy.workspace import Workspace, extras
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.results import UNKNOWN
@@ -56,6 +61,7 @@ class DeployService:
         self._lock_timeout_s = lock_timeout_s
         self._snapshots = SnapshotStore(home)
         self._caches: dict[str, RepoCache] = {}
+        self._shown = PlanMemory()
         self._turn = threading.RLock()
 
     # Commands that only read.
@@ -65,33 +71,27 @@ class DeployService:
         """What an apply would change."""
         with self._command(name), self._cache(request) as cache:
             found = self._propose(request, cache, Reader(cache.reader.hashes))
+            self._shown.show(request.session, found.plan)
             return Envelope.of(name, found.data, found.plan.warnings)
 
+    @paused_collector()
     def diff(self, request: Request) -> Envelope[PlanData]:
-        """The same as plan, under its own name; the text of the differences is for people."""
-        return self.plan(request, "diff")
+        """The same as plan, with the differences as text."""
+        with self._command("diff"), self._cache(request) as cache:
+            found = self._propose(request, cache, Reader(cache.reader.hashes))
+            self._shown.show(request.session, found.plan)
+            text = unified(self._home, found.plan.changes, LONGEST_TEXT)
+            return Envelope.of("diff", replace(found.data, text=text), found.plan.warnings)
 
     @paused_collector()
     def status(self, request: Request) -> Envelope[results.StatusData]:
         """How the disk differs from what should be there."""
         with self._command("status"), self._cache(request) as cache:
             reader = Reader(cache.reader.hashes)
-            workspace, survey = self._survey(request, cache, reader)
-            rows = drift(survey, extras(survey, reader, cache.reader.lister))
-            shown = [row for row in rows if not request.only or row.kind in request.only]
-            total = summary_of(rows)
-            actions = status_actions(request, total, needs_deploy=bool(survey.unrecorded))
-            data = results.StatusData(
-                shown,
-                request.profile,
-                summary_of(shown),
-                summary_by_root(shown),
-                workspace.targets,
-                total if request.only else UNKNOWN,
-                [action.command for action in actions] or UNKNOWN,
-                actions or UNKNOWN,
-            )
-            return Envelope.of("status", data, [*survey.warnings, *survey.unrecorded_warnings])
+            found = self._propose(request, cache, reader)
+            data = status_data(found, extras(found.survey, reader, cache.reader.lister))
+            warnings = [*found.plan.warnings, *found.survey.unrecorded_warnings]
+            return Envelope.of("status", data, warnings)
 
     def doctor(self, request: Request, *, fix: bool = False) -> Envelope[results.DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
@@ -110,8 +110,8 @@ class DeployService:
             ]
             tops = list(dict.fromkeys(finding.top for finding in unclean)) if fix else []
             fixes = [doctor.ignore_manifests(top) for top in tops]
-            ignore = command(request, "doctor", "--fix", writes=True)
-            actions = [ignore] if unclean and not fix else []
+            ignore = command(request, "doctor", "--fix")
+            actions: list[Action] = [ignore] if unclean and not fix else []
             actions += doctor.repairs(roots)
             data = results.DoctorData(fixes, workspace.machine, roots, actions or UNKNOWN)
             return Envelope.of(name, data, warnings)
@@ -169,7 +169,9 @@ class DeployService:
         with self._command(name), self._cache(request) as cache:
             disk = self._disk(cache.reader.hashes)
             if request.dry_run:
-                return _dry_run(self._propose(request, cache, disk))
+                found = self._propose(request, cache, disk)
+                self._shown.show(request.session, found.plan)
+                return _dry_run(found)
             recovered = self._recover_pending(disk, report)
             seen = self._snapshots.ids()[-1:]
             found = self._propose(request, cache, disk, recovered)
@@ -183,7 +185,9 @@ class DeployService:
                     found = self._propose(request, cache, disk, recovered)
                     if not _approved(found, confirm):
                         return _untouched(found)
-                return self._apply(found, disk, report)
+                answer = self._apply(found, disk, report)
+                other = self._shown.differences(request.session, found.plan)
+                return replace(answer, warnings=(*answer.warnings, *other))
 
     def rollback(self, to: str, report: Report = _silent) -> Envelope[results.RollbackData]:
         """Go back to a snapshot; recorded as an event of its own."""
@@ -228,24 +232,25 @@ class DeployService:
         """Lock when there is no lockfile yet (or when asked), then fetch (unless asked not to)."""
         with self._command("update"), self._cache(request) as cache:
             wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
-            pinning = self._pinning(request, cache)
-            done = pinning.update(self._manifest(request), lock=wants_lock, fetch=wants_fetch)
+            pinning, found = self._pinning(request, cache), self._manifest(request)
+            done = pinning.update(found, lock=wants_lock, fetch=wants_fetch, keep=not lock)
             return Envelope.of("update", done)
 
     def update_steps(
         self, request: Request, *, lock: bool | None, fetch: bool | None
     ) -> tuple[bool, bool]:
         """Whether an update would lock, and whether it would fetch."""
-        with self._command("update"):
-            path = self._home.repo(request.repo) / lockfile.FILE_NAME
-            missing, wants_fetch = not path.exists(), fetch is not False
-            if lock is False and missing and wants_fetch:
+        with self._command("update"), self._cache(request) as cache:
+            pinning, wants_fetch = self._pinning(request, cache), fetch is not False
+            if lock is False and wants_fetch and not pinning.path.exists():
                 raise DeployError.because(
                     "lockfile_missing",
-                    f"lockfile missing: {path}; run `fleet-agentpack lock`, or drop --no-lock",
+                    f"lockfile missing: {pinning.path}; run `fleet-agentpack lock`, or drop"
+                    " --no-lock",
                     next_actions=("run_lock", "retry_command"),
                 )
-            return (missing if lock is None else lock), wants_fetch
+            wants_lock = pinning.is_due(lambda: self._manifest(request)) if lock is None else lock
+            return wants_lock, wants_fetch
 
     # Parts.
 
@@ -264,7 +269,9 @@ class DeployService:
     ) -> Proposal:
         workspace, survey = self._survey(request, cache, reader)
         survey = replace(survey, warnings=(*recovered, *survey.warnings))
-        return Proposal(workspace, survey, plan(survey))
+        found = Proposal(workspace, survey, plan(survey))
+        warnings = (*found.plan.warnings, *foretold(found))
+        return replace(found, plan=replace(found.plan, warnings=warnings))
 
     def _survey(
         self, request: Request, cache: RepoCache, reader: Reader
@@ -272,7 +279,7 @@ class DeployService:
         workspace = Workspace(self._home, request, cache, self._snapshots)
         survey = workspace.survey(reader)
         cache.reader.hashes.save(lambda: cache.reader.paths | reader.looked_at)
-        warnings = [*survey.warnings, *left_behind(workspace, survey.roots), *self._pending()]
+        warnings = [*survey.warnings, *left_behind(workspace, workspace.places()), *self._pending()]
         return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
 
     def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[PlanData]:
@@ -280,16 +287,17 @@ class DeployService:
         transaction.recover()  # nothing is pending; this only removes abandoned staged files
         snapshot_id = self._snapshots.new_id()
         transaction.run(apply.batch_of(found, snapshot_id))
-        edited = [change for change in found.plan.changes if change.edited_by_hand]
-        kept = apply.edit_warnings(self._snapshots, snapshot_id, edited)
+        for change in found.plan.deletes:
+            disk.remove_emptied(change.root, change.path)
+        kept = apply.edit_warnings(self._snapshots, snapshot_id, found.plan.edited)
         data = replace(found.data, applied=True, snapshot_id=snapshot_id)
         return Envelope.of("deploy --apply", data, [*found.plan.warnings, *kept])
 
     def _pinning(self, request: Request, cache: RepoCache) -> Pinning:
         return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes)
 
-    def _manifest(self, request: Request) -> manifest.Manifest:
-        return manifest.load(self._home.repo(request.repo), NAMES, PROJECT_ONLY)
+    def _manifest(self, request: Request) -> Manifest:
+        return manifest_file.load(self._home.repo(request.repo), OPTIONS, PROJECT_ONLY)
 
     def _recover_pending(self, disk: Disk, report: Report) -> list[str]:
         if not self._home.journal.exists():
@@ -351,16 +359,12 @@ class DeployService:
 
 def _approved(found: Proposal, confirm: Confirm | None) -> bool:
     """Whether to apply: something changes, and it is confirmed. Raises `DeployError`."""
-    if not found.workspace.request.adopt:
-        apply.refuse_adoption(found.plan)
+    refuse(found)
     return not found.is_needless and (confirm is None or confirm(found.plan))
 
 
 def _dry_run(found: Proposal) -> Envelope[PlanData]:
-    adopted = 0 if found.workspace.request.adopt else len(found.plan.adopted)
-    needs = f"{adopted} existing file(s) are not managed; applying this needs adopt"
-    warnings = [*found.plan.warnings, *([needs] if adopted else ())]
-    return Envelope.of("deploy", replace(found.data, applied=False), warnings)
+    return Envelope.of("deploy", replace(found.data, applied=False), found.plan.warnings)
 
 
 def _untouched(found: Proposal) -> Envelope[PlanData]:

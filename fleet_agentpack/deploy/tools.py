@@ -1,6 +1,7 @@
 """The agentpack domain: plan, diff, status, doctor, deploy_apply and rollback as MCP tools."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastmcp.dependencies import Depends
@@ -62,6 +63,7 @@ mcp = DomainTools(
 def plan(
     *,
     deploy: "DeployService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
@@ -72,21 +74,26 @@ def plan(
 
     Call it first, then diff or deploy_apply.
     """
-    return deploy.plan(Request(repo, profile, target, machine, dry_run=dry_run))
+    return deploy.plan(
+        Request(repo, profile, target, machine, dry_run=dry_run, session=call.session)
+    )
 
 
 @mcp.tool(annotations=READS)
 def diff(
     *,
     deploy: "DeployService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
     machine: Machine = None,
     dry_run: bool = False,
 ) -> "results.Envelope[results.PlanData]":
-    """Show each change of the plan with its hash before and after. Then call deploy_apply."""
-    return deploy.diff(Request(repo, profile, target, machine, dry_run=dry_run))
+    """Show the changes of the plan as text, as a unified diff. Then call deploy_apply."""
+    return deploy.diff(
+        Request(repo, profile, target, machine, dry_run=dry_run, session=call.session)
+    )
 
 
 @mcp.tool(annotations=READS)
@@ -137,9 +144,8 @@ def deploy_apply(
 
     Call plan first; rollback with the snapshot_id undoes it.
     """
-    return deploy.deploy(
-        Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt), call.report
-    )
+    asked = Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt)
+    return deploy.deploy(replace(asked, session=call.session), call.report)
 
 
 @mcp.tool(annotations=DESTROYS)
