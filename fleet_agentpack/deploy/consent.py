@@ -27,7 +27,7 @@ class MassDelete:
 def refuse(found: Proposal) -> None:
     """Raises `DeployError` unless everything that a plan needs a word for was asked for."""
     if not found.workspace.request.adopt:
-        _refuse_adoption(found.plan)
+        refuse_adoption(found.plan)
     if not found.workspace.request.allow_mass_delete:
         _refuse_mass_delete(found)
 
@@ -67,7 +67,8 @@ def mass_delete(found: Proposal) -> MassDelete | None:
     return None
 
 
-def _refuse_adoption(plan: Plan) -> None:
+def refuse_adoption(plan: Plan) -> None:
+    """Raises `E_ADOPT_CONFIRM_REQUIRED` when a plan overwrites what is not ours, or was edited."""
     edited = sorted(change.path for change in plan.edited)
     unmanaged = sorted(change.path for change in plan.adopted)
     paths = edited + unmanaged

@@ -38,8 +38,8 @@ def unified(home: Home, changes: Sequence[Change], longest: int) -> str:
         whole = text if text.startswith("--- ") else f"{change.path}: {text}"
         if len(whole.encode()) > room:
             start = whole.encode()[:room].decode("utf-8", "ignore")
-            rest = len(changes) - number
-            parts += [start[: start.rfind("\n") + 1], f"… {rest} of {len(changes)} file(s) cut\n"]
+            note = f"… cut: {number} of {len(changes)} file(s) are shown whole\n"
+            parts += [start[: start.rfind("\n") + 1], note]
             break
         room -= len(whole.encode())
         parts.append(whole)

@@ -167,10 +167,8 @@ class Workspace:
         for target, error in failed.items():
             yield f"{target} is left out: {error.message}"
         if unpinned:
-            yield (
-                f"unpinned: {', '.join(unpinned)} may change with their repository;"
-                " `fleet-agentpack update` pins them"
-            )
+            names = ", ".join(unpinned)
+            yield f"unpinned: {names}; `fleet-agentpack update` pins git modules to a commit"
 
 
 def _outputs(
