@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.service import DeployService
+from fleet_agentpack.deploy.unchanged import Unchanged
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import sync_directory
 from fleet_agentpack.kit.results import jsonable
@@ -66,8 +67,9 @@ class World:
             "AGENTPACK_FSYNC": "1" if self.durable else "0",
         }
 
-    def service(self, cache: str = "cache") -> DeployService:
-        return DeployService(Home.of(self.environ, self.user, self.project, self.root / cache))
+    def service(self, cache: str = "cache", unchanged: Unchanged | None = None) -> DeployService:
+        home = Home.of(self.environ, self.user, self.project, self.root / cache)
+        return DeployService(home, unchanged=unchanged)
 
     def sources(self) -> list[str]:
         return [str(path) for path in (self.repo / "modules").rglob("*") if path.is_file()]
@@ -226,7 +228,7 @@ def settle() -> None:
 
 
 class Fresh:
-    """First calls of a process that finds no cache: every call gets a service and a cache anew."""
+    """First calls of a server that finds no cache: every call gets a service and a cache anew."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -236,11 +238,12 @@ class Fresh:
 
     def __call__(self) -> None:
         self._number += 1
-        service = self._world.service(f"cache-{self._name}-{self._number}")
+        service = self._world.service(f"cache-{self._name}-{self._number}", Unchanged())
         self._kept = service, getattr(service, self._name)(Request())
 
     def forget(self) -> None:
         """Let go of what a real process would still hold when it has answered."""
+        self._kept[0].close()
         self._kept = None
         shutil.rmtree(self._world.root / f"cache-{self._name}-{self._number}", ignore_errors=True)
 
@@ -282,22 +285,31 @@ def measure_deployed(world: World, table: Table, everything: list[str]) -> None:
     read_and_hash(everything)
     settle()
     for name in ("plan", "status", "diff"):
-        again = world.service("cache-again")
+        again, unchanged = world.service("cache-again"), Unchanged()
+        server = world.service("cache-again", unchanged)
         getattr(again, name)(Request())
-        buffered, plain, looks, first, second, cached = beside(
+        getattr(server, name)(Request())
+        buffered, plain, looks, first, second, kept, cached = beside(
             lambda: read_and_hash(everything),
             lambda: read_and_hash_unbuffered(everything),
             lambda: [os.lstat(path) for path in everything],
             Fresh(world, name),
             lambda n=name, s=again: getattr(s, n)(Request()),
+            lambda n=name, s=server: getattr(s, n)(Request()),
             lambda n=name: getattr(world.service("cache-again"), n)(Request()),
         )
         limits = buffered, plain
         table.add(f"limit: read and hash {len(everything)} files", plain, *limits)
         table.add("one lstat of every file", looks, *limits)
         table.add(f"{name}, deployed, first call, no cache", first, *limits, bound=2)
-        table.add(f"{name}, again in the same process", second, *limits, bound=0.6)
+        table.add(f"{name}, again, with a look at everything", second, *limits, bound=0.6)
+        bound = 0.05 if unchanged.is_watching else None  # without notifications, it looks
+        table.add(f"{name}, again in the same server", kept, *limits, bound=bound)
+        server.close()
         table.add(f"{name}, first call of another process", cached, *limits)
+    with served(world, [sys.executable, "-m", "fleet_agentpack", "--only", "agentpack"]) as call:
+        call()
+        table.add("plan, again, asked over stdio", min(timed(call) for _ in range(9)), *limits)
     service = world.service("cache-again")
     snapshot = service.snapshots().data.snapshots[0].id
     (world.repo / "modules/skill/m10/file1.md").write_text("changed\n")
@@ -321,26 +333,29 @@ class Original:
         done = subprocess.run(command, check=True, **self._where)
         return json.loads(done.stdout)["data"]
 
-    @contextmanager
-    def served(self) -> Iterator[Callable[[], Any]]:
-        """A call of the tool plan on a running `mcp serve`."""
-        command = [self._program, "mcp", "serve"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, **self._where) as process:
-            send, answers = process.stdin, process.stdout
-            numbers = itertools.count(1)
 
-            def call(method: str, **params: Any) -> Any:
-                number = next(numbers)
-                message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-                send.write(json.dumps(message).encode() + b"\n")
-                send.flush()
-                return json.loads(answers.readline())["result"]
+@contextmanager
+def served(world: World, command: list[str]) -> Iterator[Callable[[], Any]]:
+    """A call of the tool plan on a running server."""
+    root = str(Path(__file__).resolve().parent.parent)
+    environ = {**world.environ, "XDG_CACHE_HOME": str(world.root / "xdg"), "PYTHONPATH": root}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environ, cwd=world.project, **pipes) as process:
+        send, answers = process.stdin, process.stdout
+        numbers = itertools.count(1)
 
-            client = {"name": "benchmark", "version": "1"}
-            call("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
-            send.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
-            yield lambda: call("tools/call", name="plan", arguments={})["structuredContent"]["data"]
-            send.close()
+        def call(method: str, **params: Any) -> Any:
+            number = next(numbers)
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            send.write(json.dumps(message).encode() + b"\n")
+            send.flush()
+            return json.loads(answers.readline())["result"]
+
+        client = {"name": "benchmark", "version": "1"}
+        call("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+        send.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        yield lambda: call("tools/call", name="plan", arguments={})["structuredContent"]["data"]
+        send.close()
 
 
 def compare_with_original(world: World, program: str) -> None:
@@ -351,14 +366,14 @@ def compare_with_original(world: World, program: str) -> None:
             world.forget()
         everything = world.sources() + world.outputs()
         service = world.service("cache-compare")
-        with original.served() as served:
-            same = jsonable(service.plan(Request()).data) == original.plan() == served()
+        with served(world, [program, "mcp", "serve"]) as ask:
+            same = jsonable(service.plan(Request()).data) == original.plan() == ask()
             plain, first, again, theirs, by_mcp = beside(
                 lambda e=everything: read_and_hash_unbuffered(e),
                 Fresh(world, "plan"),
                 lambda s=service: s.plan(Request()),
                 original.plan,
-                served,
+                ask,
                 rounds=4,
             )
         print(f"\n{state}: plans equal: {'yes' if same else 'NO'}; against reading once:")

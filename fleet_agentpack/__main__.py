@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -35,7 +36,7 @@ def _run(prog: str, domain: str = "") -> int:
     if start is not None:
         from fleet_agentpack.wire.recorded import RecordedListing
 
-        listing = RecordedListing.read(start.selection)
+        listing = RecordedListing.read(start.selection, start.project)
     if start is None or listing is None:
         from fleet_agentpack import cli
 
@@ -47,6 +48,7 @@ def _run(prog: str, domain: str = "") -> int:
     left = serve_known(wire, listing, start.home, start.cache)
     if left is None:
         return 0
+    gc.disable()  # until the server is built, see `cli`
     from fleet_agentpack import cli
 
     return cli.take_over(prog, argv, domain, wire, left)

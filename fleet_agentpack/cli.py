@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from fleet_agentpack import domains
 from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.kit.options import ASK, VARIABLES
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import (
@@ -22,11 +23,11 @@ from fleet_agentpack.settings import (
     SettingsError,
     check_exposure,
     read_token_file,
-    split_names,
 )
 from fleet_agentpack.version import __version__
 from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover
 from fleet_agentpack.wire.quick_start import LOG_LEVELS, can_have_front
+from fleet_agentpack.wire.selection import selection_of
 
 PROG = "fleet-agentpack"
 LAST_PORT = 65535
@@ -78,7 +79,7 @@ def run(argv: Sequence[str]) -> int:
 def run_single(domain: str, prog: str, argv: Sequence[str]) -> int:
     """A server for one domain under its own program name."""
     options = _server_parser(prog).parse_args(argv)
-    options.only = domain
+    _serve_alone(options, domain)
     return _guarded(prog, lambda: serve(options))
 
 
@@ -87,14 +88,20 @@ def take_over(
 ) -> int:
     """Serve on, where the front has stopped; these options need no more checks."""
     options = _server_parser(prog).parse_args(argv)
-    options.only = domain or options.only
+    if domain:
+        _serve_alone(options, domain)
 
     def serve_on() -> int:
-        settings = _settings(options)
+        settings = _settings(options, lenient=True)  # a session that has begun goes on
         _begin(settings, options.log_level)
         return _serve_wire(settings, wire, left)
 
     return _guarded(prog, serve_on)
+
+
+def _serve_alone(options: argparse.Namespace, domain: str) -> None:
+    """Serve one domain, and of it what its contract has."""
+    options.only, options.no_extras = domain, "1"
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -128,9 +135,9 @@ def _serve_stdio(settings: Settings) -> int:
 def _answer_known(settings: Settings, wire: ClaimedStdio) -> Handover | None:
     """Let the front answer what it can; what `[enact]` changes in a listing, it cannot know."""
     from fleet_agentpack.wire.front import serve_known
-    from fleet_agentpack.wire.recorded import RecordedListing, Selection
+    from fleet_agentpack.wire.recorded import RecordedListing
 
-    listing = RecordedListing.read(Selection(settings.only, settings.read_only))
+    listing = RecordedListing.read(selection_of(settings), settings.place.sentence)
     if listing is None or not can_have_front(settings.environ) or "enact" in settings.config:
         return Handover()
     return serve_known(wire, listing, str(settings.home), str(settings.directories.cache))
@@ -224,10 +231,10 @@ def _let_work_be_interrupted() -> None:
 
 
 def _settings(options: argparse.Namespace, *, lenient: bool = False) -> Settings:
-    settings = Settings.read(lenient=lenient)
+    given = {name: value for name in VARIABLES if (value := getattr(options, name))}
+    settings = Settings.read(options=given, lenient=lenient)
     return dataclasses.replace(
         settings,
-        only=split_names(options.only) or settings.only,
         read_only=options.read_only,
         http=_http_settings(options, settings) if options.http else settings.http,
     )
@@ -243,6 +250,7 @@ def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSetti
         token=_token(options.token_file or configured.token_file, settings),
         allowed_hosts=(*configured.allowed_hosts, *(options.allowed_host or ())),
         install_scope=options.install_scope or HttpSettings.install_scope,
+        projects=tuple(expand_home(each, settings.home) for each in configured.projects),
     )
 
 
@@ -281,6 +289,22 @@ def _server_parser(prog: str) -> argparse.ArgumentParser:
         "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
     )
     parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
+    parser.add_argument("--tools", metavar="NAME[,NAME]", default="", help="serve only these tools")
+    parser.add_argument(
+        "--without", metavar="NAME[,NAME]", default="", help="leave these tools out"
+    )
+    parser.add_argument(
+        "--no-extras",
+        action="store_const",
+        const="1",
+        default="",
+        help="leave out the tools beyond the contracts",
+    )
+    parser.add_argument("--prefix", default="", help="put PREFIX_ before every tool's name")
+    parser.add_argument(
+        "--project", metavar="DIR", default="", help="the project (the working directory)"
+    )
+    parser.add_argument("--ask", choices=ASK, default="", help="when a person is asked too (never)")
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning")
     _add_http_options(parser.add_argument_group("HTTP instead of stdio"))
     return parser

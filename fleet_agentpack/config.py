@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fleet_agentpack.kit.shapes import Rule, Seconds, Text
 
 Names = Annotated[tuple[str, ...], Rule("a list of names")]
 Arguments = Annotated[tuple[str, ...], Rule("a list of arguments, each of them text")]
+
+LEAST_BYTES, MOST_BYTES = 4_096, 10_000_000
+ResultBytes = Annotated[
+    int,
+    Rule(
+        f"a number of bytes from {LEAST_BYTES:,} to {MOST_BYTES:,}",
+        lambda count: LEAST_BYTES <= count <= MOST_BYTES,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -18,6 +27,21 @@ class HttpTable:
 
     token_file: Annotated[str, Rule("a path")] | None = None
     allowed_hosts: Names = ()
+    projects: Annotated[tuple[str, ...], Rule("a list of directories")] = ()
+
+
+@dataclass(frozen=True)
+class ApprovalTable:
+    """`[approval]`: when a person is asked, besides the `yes` of a call."""
+
+    ask: Literal["never", "risky", "always", "require"] = "never"
+
+
+@dataclass(frozen=True)
+class LimitsTable:
+    """`[limits]`: how large an answer may be."""
+
+    result_bytes: ResultBytes = 32_768
 
 
 @dataclass(frozen=True)
@@ -87,6 +111,8 @@ class ConfigFile:
     """The whole file."""
 
     http: HttpTable = field(default_factory=HttpTable)
+    approval: ApprovalTable = field(default_factory=ApprovalTable)
+    limits: LimitsTable = field(default_factory=LimitsTable)
     fleet: FleetTable = field(default_factory=FleetTable)
     enact: EnactTable = field(default_factory=EnactTable)
     climpt: ClimptTable = field(default_factory=ClimptTable)

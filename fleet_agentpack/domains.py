@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fleet_agentpack.settings import SettingsError
+from fleet_agentpack.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from fleet_agentpack.wire.provider import DomainTools
@@ -41,14 +41,15 @@ def select(only: Sequence[str] = ()) -> list[DomainTools]:
     return [importlib.import_module(f"{room}.tools").mcp for room in chosen]
 
 
+def count_tools(settings: Settings) -> dict[str, int]:
+    """How many tools a server for these settings lists of each domain, installed ones aside.
+
+    Raises `SettingsError` for a domain or a tool that is not there.
+    """
+    served = importlib.import_module("fleet_agentpack.wire.server").served_tools(settings)
+    return {domain: len(tools) for domain, tools in served.items()}
+
+
 def server_name(domains: Sequence[DomainTools], only: Sequence[str]) -> str:
     """What the server calls itself: a domain asked for alone has a name of its own."""
     return domains[0].server_name if only and len(domains) == 1 else SERVER_NAME
-
-
-def instructions(domains: Sequence[DomainTools]) -> str:
-    """A short map of the chosen domains for the model at the other end."""
-    lines = [f"- {domain.instructions}" for domain in domains]
-    return "\n".join(
-        ["What is here and what to call first; an error says what to do next.", *lines]
-    )

@@ -121,11 +121,11 @@ class Stdio:
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         return self.wait(self.send(method, **params))
 
-    def hello(self, version: str = "2025-11-25") -> dict[str, Any]:
+    def hello(self, version: str = "2025-11-25", **capabilities: Any) -> dict[str, Any]:
         answer = self.ask(
             "initialize",
             protocolVersion=version,
-            capabilities={},
+            capabilities=capabilities,
             clientInfo={"name": "rig", "version": "0"},
         )
         self.notify("notifications/initialized")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from fleet_agentpack.climpt.registry import Command, merged
@@ -9,6 +10,8 @@ from fleet_agentpack.climpt.results import Match
 from fleet_agentpack.kit.textsearch import TextIndex
 
 RESULTS = 3
+# What only shares a few letters with the query scores below this.
+LEAST_SCORE = 0.05
 
 
 class CommandIndex:
@@ -25,7 +28,23 @@ class CommandIndex:
     def search(self, query: str) -> list[Match]:
         """The commands most like a query, best first, each once."""
         best = [(self._first[i], score) for i, score in self._texts.best(query, RESULTS)]
-        return [Match(*command.key, command.description, score) for command, score in best]
+        return [
+            Match(*command.key, command.description, score)
+            for command, score in best
+            if score >= LEAST_SCORE
+        ]
+
+    def best_score(self, query: str) -> float:
+        """How well the best command fits, shown or not."""
+        return max((score for _, score in self._texts.best(query, 1)), default=0.0)
+
+    def domains(self) -> dict[str, int]:
+        """How many commands each domain (c1) has."""
+        return Counter(command.c1 for command in self._first)
+
+    def all(self) -> list[Command]:
+        """Every command once, with the options of its variants merged, in the registry's order."""
+        return [merged(variants) for variants in self._variants.values()]
 
     def get(self, c1: str, c2: str, c3: str) -> Command | None:
         """The command of that exact name with the options of its variants merged."""

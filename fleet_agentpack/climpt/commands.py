@@ -8,19 +8,34 @@ import sys
 from collections.abc import Iterator
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.climpt.results import Description, Initialised, Match, Prompt
-from fleet_agentpack.climpt.service import open_climpt
+from fleet_agentpack.climpt.results import Added, Checked, Description, Found, Initialised, Prompt
+from fleet_agentpack.climpt.service import files_of, open_climpt
 from fleet_agentpack.console.command import Commands, Console, Line
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint, Verbatim
 from fleet_agentpack.kit.errors import Problem
 from fleet_agentpack.kit.results import UNKNOWN
 
+TAKEN = ("file", "stdin", "destination")
+
 
 def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
     """Add the subcommands of `climpt`."""
     commands = Commands(parser)
     commands.add("init", "put the example commands into this project", run_init)
+
+    check = commands.add("check", "compare the prompts with the registry", run_check)
+    check.add_argument(
+        "--write", action="store_true", help="bring the registry and the patterns up to date"
+    )
+    _add_agent(check)
+
+    new = commands.add("add", "add a command with a prompt to fill in", run_add)
+    _add_names(new)
+    new.add_argument("--title", help="a short title (the names, unless given)")
+    new.add_argument("--description", help="what it is for; search looks at it")
+    new.add_argument("--takes", action="append", default=[], choices=TAKEN, help="an input it has")
+    new.add_argument("--uv", metavar="NAME=PURPOSE", action="append", default=[])
 
     search = commands.add("search", "find the commands that fit a task", run_search)
     search.add_argument("query", nargs="+", help="the task in plain words")
@@ -46,11 +61,36 @@ def run_init(console: Console) -> None:
     console.answer(done, _show_files(done, console.paint))
 
 
+def run_check(console: Console) -> int:
+    """Print what is wrong with the prompts; 1 when something is."""
+    from fleet_agentpack.climpt.check import check
+
+    given = console.arguments
+    done = check(files_of(console.settings), given.agent, write=given.write)
+    console.answer(done, _show_findings(done, console.paint))
+    return 1 if done.findings else 0
+
+
+def run_add(console: Console) -> None:
+    """Make a command."""
+    from fleet_agentpack.climpt.additions import NewCommand, add
+
+    given = console.arguments
+    title = given.title or f"{given.c2} {given.c3}".replace("-", " ").capitalize()
+    command = NewCommand(
+        *(given.c1, given.c2, given.c3, title, given.description or title),
+        tuple(dict.fromkeys(given.takes)),
+        tuple(_variable(text) for text in given.uv),
+    )
+    done = add(files_of(console.settings), given.agent, command)
+    console.answer(done, _show_addition(done, console.paint))
+
+
 def run_search(console: Console) -> None:
     """Print what search finds."""
     given = console.arguments
     found = open_climpt(console.settings).search(" ".join(given.query), given.agent)
-    console.answer(found, _show_matches(found, console.paint))
+    console.answer(found.results if console.as_json else found, _show_matches(found, console.paint))
 
 
 def run_describe(console: Console) -> None:
@@ -71,7 +111,12 @@ def run_execute(console: Console) -> None:
     service = open_climpt(console.settings)
     names = given.agent, given.c1, given.c2, given.c3
     prompt = asyncio.run(service.execute(*names, options))
-    console.answer(Prompt(prompt), [Verbatim(prompt.removesuffix("\n"))])
+    result = Prompt(prompt.text, prompt.unfilled or UNKNOWN)
+    console.answer(result, [Verbatim(prompt.text.removesuffix("\n"))])
+    if prompt.unfilled and not console.as_json:
+        console.warn(
+            [f"no value for {', '.join(prompt.unfilled)}; {_how_to_fill(prompt.unfilled)}"]
+        )
 
 
 def _add_agent(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +138,18 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+_FLAGS = {
+    "input_text": "--stdin",
+    "input_text_file": "--file PATH",
+    "destination_path": "--destination PATH",
+}
+
+
+def _how_to_fill(names: tuple[str, ...]) -> str:
+    flags = [_FLAGS.get(n) or f"--uv {n.removeprefix('uv-')}=VALUE" for n in names]
+    return f"pass {' '.join(flags)}"
+
+
 def _show_files(done: Initialised, paint: Paint) -> Iterator[Line]:
     for name in done.written:
         yield paint("wrote", "green"), name
@@ -101,12 +158,28 @@ def _show_files(done: Initialised, paint: Paint) -> Iterator[Line]:
     yield 'Next: fleet-agentpack climpt search "group changes and commit"'
 
 
-def _show_matches(found: list[Match], paint: Paint) -> Iterator[Line]:
-    if found:
-        rows = [[f"{m.score:.2f}", paint(m.name, "cyan"), m.description] for m in found]
-        yield Table(["score", "command", "description"], rows)
+def _show_findings(done: Checked, paint: Paint) -> Iterator[Line]:
+    for name in () if done.written is UNKNOWN else done.written:
+        yield paint("wrote", "green"), name
+    if done.findings:
+        rows = [[paint(each.path, "cyan"), each.problem] for each in done.findings]
+        yield Table(["file", "problem"], rows)
     else:
-        yield "No command matches; try other words."
+        yield f"{done.commandCount} commands; their prompts, the registry and the patterns agree."
+    if any(each.fixable for each in done.findings):
+        yield "Next: fleet-agentpack climpt check --write"
+
+
+def _show_addition(done: Added, paint: Paint) -> Iterator[Line]:
+    for name in (done.prompt, *done.written):
+        yield paint("wrote", "green"), name
+    yield f"Next: write the prompt in {done.prompt}"
+
+
+def _show_matches(found: Found, paint: Paint) -> Iterator[Line]:
+    if found.results:
+        rows = [[f"{m.score:.2f}", paint(m.name, "cyan"), m.description] for m in found.results]
+        yield Table(["score", "command", "description"], rows)
 
 
 def _show_description(found: Description, paint: Paint) -> Iterator[Line]:

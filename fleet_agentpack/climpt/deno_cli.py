@@ -9,6 +9,7 @@ from fleet_agentpack.climpt import option_rules
 from fleet_agentpack.climpt.errors import RenderError
 from fleet_agentpack.climpt.options import PromptRequest
 from fleet_agentpack.climpt.project_files import ProjectFiles
+from fleet_agentpack.climpt.render import Rendered
 from fleet_agentpack.kit import process
 
 PROGRAM = "deno"
@@ -29,7 +30,7 @@ async def run_deno(
     environ: Mapping[str, str],
     request: PromptRequest,
     timeout_s: float = TIMEOUT_S,
-) -> str:
+) -> Rendered:
     """What the published package printed, run in the project's folder. Raises `RenderError`."""
     option_rules.check(request.options)
     program = shutil.which(PROGRAM, path=environ.get("PATH"))
@@ -56,7 +57,7 @@ async def run_deno(
     if done.status != 0 or not done.text.strip():
         silent = f"Command failed with exit code {done.status} and printed nothing"
         raise RenderError(done.complaint or silent)
-    return done.text
+    return Rendered(done.text)
 
 
 def _passed_on(environ: Mapping[str, str]) -> dict[str, str]:

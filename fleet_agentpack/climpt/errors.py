@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from fleet_agentpack.kit.actions import Action, Commands
+from fleet_agentpack.kit.actions import Action, Commands, called, steps
 from fleet_agentpack.kit.errors import AppError, Problem
 
 Hint = Action | str | None
@@ -27,10 +27,10 @@ class ClimptError(AppError):
         between = " " if "c1" in self.fields else ": "
         return ": ".join(filter(None, [self.error, between.join(self.fields.values())]))
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, str]:
         """The contract's object; a hint is one key more."""
-        hint = {"hint": self.actions[0].for_agent()} if self.actions else {}
-        return {"error": self.error, **self.fields, **hint}
+        hints = steps(self.actions)
+        return {"error": self.error, **self.fields, **({"hint": hints[0]} if hints else {})}
 
     @classmethod
     def registry_unreadable(cls, path: str, details: str, hint: Hint) -> ClimptError:
@@ -52,7 +52,7 @@ class ClimptError(AppError):
     @classmethod
     def unexpected(cls, tool: str) -> ClimptError:
         """An internal failure."""
-        details = f"{tool} failed unexpectedly; the server's log on stderr has the cause"
+        details = f"{called(tool)} failed unexpectedly; the server's log on stderr has the cause"
         return cls("Unexpected error", details=details)
 
 

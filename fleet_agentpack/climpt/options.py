@@ -90,7 +90,7 @@ class PromptRequest:
     @property
     def profile(self) -> str:
         """The name of the configuration that the command is rendered with."""
-        return self.c1 if self.agent == DEFAULT_AGENT else f"{self.agent}-{self.c1}"
+        return profile_name(self.agent, self.c1)
 
     @property
     def command(self) -> str:
@@ -99,6 +99,11 @@ class PromptRequest:
 
 
 Pair = tuple[str, str]
+
+
+def profile_name(agent: str, c1: str) -> str:
+    """The name of the configuration of an agent's domain."""
+    return c1 if agent == DEFAULT_AGENT else f"{agent}-{c1}"
 
 
 def _from_object(given: Mapping[Any, Any]) -> Iterator[Pair | Problem]:

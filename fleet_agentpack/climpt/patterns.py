@@ -11,6 +11,8 @@ from fleet_agentpack.kit import process
 TIMEOUT_S = 2.0
 # A list of names, as nearly every profile has it: nothing to repeat, so it cannot take long.
 _NAMES = re.compile(r"\^?(?:\((?:\?:)?)?[\w|-]*\)?\$?")
+_NAMED_GROUP = re.compile(r"\(\?<(?![=!])")
+_NAMED_REFERENCE = re.compile(r"\\k<(\w+)>")
 _SEARCH = """
 import json, re, sys
 pattern, name = json.load(sys.stdin)
@@ -25,9 +27,11 @@ class PatternError(ValueError):
 def matches(pattern: str, name: str) -> bool:
     """Whether a pattern is found in a name. Raises `PatternError`.
 
+    Named groups may be written as in JavaScript, which the original's patterns are.
     A pattern that may never finish runs in a process of its own: in this one it would block every
     other call.
     """
+    pattern = _NAMED_GROUP.sub("(?P<", _NAMED_REFERENCE.sub(r"(?P=\1)", pattern))
     if _NAMES.fullmatch(pattern):
         try:
             return re.search(pattern, name) is not None

@@ -11,11 +11,16 @@ from fleet_agentpack.climpt import patterns, project_files
 from fleet_agentpack.climpt.errors import RenderError
 from fleet_agentpack.kit import yaml12
 
+C2_PATTERN = ("params", "two", "directiveType", "pattern")
+C3_PATTERN = ("params", "two", "layerType", "pattern")
+_KINDS: dict[tuple[str, ...], str] = {C2_PATTERN: "directive", C3_PATTERN: "layer"}
+
 
 @dataclass(frozen=True)
 class Profile:
     """`<name>-app.yml` with `<name>-user.yml` laid over it, found below one root."""
 
+    name: str
     source: str  # the file to name when a value is wrong
     root: Path
     values: Mapping[str, object]
@@ -29,7 +34,7 @@ class Profile:
         for root in files.roots():
             values = _load(root, app)
             if values is not None:
-                return cls(app, root, _over(values, _load(root, user) or {}))
+                return cls(name, app, root, _over(values, _load(root, user) or {}))
         raise RenderError(
             f"Configuration not found: {app}",
             "create it with working_dir and app_prompt.base_dir, "
@@ -54,17 +59,27 @@ class Profile:
         return self._folder(self.working_dir, "app_schema", "base_dir")
 
     @property
+    def schema_name(self) -> str:
+        """The folder of the schemas as the configuration writes it."""
+        return self._text("app_schema", "base_dir") or ""
+
+    @property
     def destination_prefix(self) -> str:
         """What is put before a destination, as it stands."""
         return self._text("options", "destination", "prefix") or ""
 
     def check_names(self, c2: str, c3: str) -> None:
         """Refuse names that the profile's patterns do not allow, each on its own."""
-        self._check("directive", c2, "params", "two", "directiveType", "pattern")
-        self._check("layer", c3, "params", "two", "layerType", "pattern")
+        self.check_name(C2_PATTERN, c2)
+        self.check_name(C3_PATTERN, c3)
 
-    def _check(self, kind: str, name: str, *keys: str) -> None:
-        pattern = self._text(*keys)
+    def pattern(self, keys: tuple[str, ...]) -> str | None:
+        """The pattern of the actions (c2) or of the targets (c3)."""
+        return self._text(*keys)
+
+    def check_name(self, keys: tuple[str, ...], name: str) -> None:
+        """Refuse a name that one of the patterns does not allow. Raises `RenderError`."""
+        pattern = self.pattern(keys)
         if pattern is None:
             return
         try:
@@ -73,7 +88,7 @@ class Profile:
             raise RenderError(f"{self._place(keys)} {error}") from error
         if not allowed:
             raise RenderError(
-                f"Invalid {kind} type. Must match pattern: {pattern}",
+                f"Invalid {_KINDS[keys]} type. Must match pattern: {pattern}",
                 f"add {name} to {self._place(keys)}",
             )
 

@@ -66,6 +66,36 @@ class ProjectFiles:
             raise ClimptError.registry_missing(path, hint)
         return found
 
+    def registry_path(self, agent: str) -> Path:
+        """Where an agent's registry is, or would be made: in the project unless it is elsewhere."""
+        path = self._registered().get(agent) or f"{FOLDER}/{agent}/registry.json"
+        with registry_errors(path):
+            places = [below(root, path) for root in self.roots()]
+        return next((place for place in places if place.exists()), places[0])
+
+    def shown(self, path: Path) -> str:
+        """A file as people name it: relative to the project, or to the home."""
+        project, home = (root.resolve() for root in (self._project(), self._home))
+        if path.is_relative_to(project):
+            return str(path.relative_to(project))
+        return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+    def folders(self) -> list[str]:
+        """Every folder that an agent may have: a profile's name may begin with its name."""
+        return sorted(
+            {*self.agents(), *(p.name for r in self.roots() for p in (r / FOLDER).glob("*/"))}
+        )
+
+    def agents(self) -> list[str]:
+        """Every agent that has a registry: those configured, then those with a folder."""
+        folders = sorted(
+            registry.parent.name
+            for root in self.roots()
+            for registry in (root / FOLDER).glob("*/registry.json")
+        )
+        named = [DEFAULT_AGENT, *self._registered(), *folders]
+        return [agent for agent in dict.fromkeys(named) if NAME.fullmatch(agent)]
+
     def _registered(self) -> dict[str, str]:
         """The registries that registry_config.json names, read anew each time."""
         found = self._find(REGISTRY_CONFIG)
@@ -82,8 +112,7 @@ class ProjectFiles:
         return None
 
     def _agents_hint(self, path: str) -> str:
-        known = ", ".join(dict.fromkeys([DEFAULT_AGENT, *self._registered()]))
-        return f"agents: {known}; add others in {REGISTRY_CONFIG} or as {path}"
+        return f"agents: {', '.join(self.agents())}; add others in {REGISTRY_CONFIG} or as {path}"
 
     def _project(self) -> Path:
         """The nearest folder with climpt's files, looking no higher than the repository's root."""

@@ -27,15 +27,25 @@ class Command(NamedCommand):
     usage: str | None = None
     options: CommandOptions = NO_OPTIONS
     variables: Mapping[str, str] = field(default_factory=dict)  # uv name → what it is for
+    title: str = ""
+    aliases: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """What search looks at."""
-        return f"{self.name} {self.description}"
+        return " ".join([self.name, self.description, self.title, *self.aliases])
 
 
-def parse(text: str) -> tuple[Command, ...]:
-    """The commands of a registry file, in its order. Raises `RegistryFormatError`."""
+@dataclass(frozen=True)
+class Registry:
+    """The commands of a registry file, in its order, and what is wrong with records left out."""
+
+    commands: tuple[Command, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def parse(text: str) -> Registry:
+    """Read a registry; a bad record is left out and named. Raises `RegistryFormatError`."""
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -47,7 +57,17 @@ def parse(text: str) -> tuple[Command, ...]:
             "not usable JSON: a number or the nesting is too large"
         ) from error
     records = _member(_member(data, "tools", dict, "tools"), "commands", list, "tools.commands")
-    return tuple(_command(record, f"tools.commands[{i}]") for i, record in enumerate(records))
+    commands, warnings = [], []
+    for i, record in enumerate(records):
+        try:
+            commands.append(command_of(record, f"tools.commands[{i}]"))
+        except RegistryFormatError as error:
+            if len(records) == 1:
+                raise
+            warnings.append(f"{error}; this record is left out")
+    if warnings and not commands:
+        raise RegistryFormatError(f"no record can be used: {warnings[0]}")
+    return Registry(tuple(commands), tuple(warnings))
 
 
 def merged(variants: Sequence[Command]) -> Command:
@@ -81,7 +101,8 @@ def _name(record: object, key: str, place: str) -> str:
     return name
 
 
-def _command(record: object, place: str) -> Command:
+def command_of(record: object, place: str) -> Command:
+    """The command that a record or a header describes. Raises `RegistryFormatError`."""
     if not isinstance(record, dict):
         raise RegistryFormatError(f"{place} must be an object")
     description = record.get("description")
@@ -96,6 +117,8 @@ def _command(record: object, place: str) -> Command:
         c3=_name(record, "c3", place),
         description=description or "",
         usage=usage if isinstance(usage, str) and usage else None,
+        title=_text(record.get("title")),
+        aliases=_texts(record.get("aliases", ())),
         options=CommandOptions(
             **{name: read(options[name]) for name, (read, _) in _OPTIONS.items() if name in options}
         ),
@@ -107,8 +130,12 @@ def _is_true(value: object) -> bool:
     return value is True
 
 
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
 def _texts(value: object) -> tuple[str, ...]:
-    items = value if isinstance(value, list) else [value]
+    items = value if isinstance(value, list | tuple) else [value]
     return tuple(item for item in items if isinstance(item, str))
 
 

@@ -51,6 +51,7 @@ class Description(NamedCommand):
 
     usage: Maybe[str] = UNKNOWN
     options: Maybe[CommandOptions] = UNKNOWN
+    warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,15 @@ class Prompt:
     """A command's prompt, on the command line; over MCP the text stands alone."""
 
     prompt: str
+    unfilled: Maybe[tuple[str, ...]] = UNKNOWN  # variables in it that no value was given for
+
+
+@dataclass(frozen=True)
+class Found:
+    """What search found; `warnings` say what there is when nothing fits."""
+
+    results: tuple[Match, ...]
+    warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,34 @@ class Reloaded:
     agent: str
     commandCount: int
     message: str
+    warnings: Maybe[tuple[str, ...]] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with a file; `fixable` means that `check --write` corrects it."""
+
+    path: str
+    problem: str
+    fixable: bool = False
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `check` found, and the files that it wrote."""
+
+    agent: str
+    commandCount: int
+    findings: tuple[Finding, ...]
+    written: Maybe[tuple[str, ...]] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Added:
+    """A new command's prompt, and the other files that were made or changed for it."""
+
+    prompt: str
+    written: tuple[str, ...]
 
 
 @dataclass(frozen=True)

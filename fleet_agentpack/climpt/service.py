@@ -5,25 +5,37 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from fleet_agentpack.climpt.command_index import CommandIndex
 from fleet_agentpack.climpt.deno_cli import run_deno
 from fleet_agentpack.climpt.errors import ClimptError, RenderError
+from fleet_agentpack.climpt.library import with_titles
 from fleet_agentpack.climpt.options import Options, PromptRequest
 from fleet_agentpack.climpt.project_files import DEFAULT_AGENT, NAME, ProjectFiles, registry_errors
 from fleet_agentpack.climpt.registry import NO_OPTIONS, Command, parse
-from fleet_agentpack.climpt.render import render
-from fleet_agentpack.climpt.results import Description, Match, Reloaded
+from fleet_agentpack.climpt.render import Rendered, render
+from fleet_agentpack.climpt.results import Description, Found, Reloaded
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.errors import Problem
-from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.settings import Settings
 
 SEARCH = Action("search", text="call {} with a description of the task", person="try {}")
 
-Executor = Callable[[PromptRequest], Awaitable[str]]
+MOST_DOMAINS_NAMED = 20
+
+Executor = Callable[[PromptRequest], Awaitable[Rendered]]
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """An agent's registry as it was last read."""
+
+    index: CommandIndex
+    warnings: tuple[str, ...]
 
 
 class ClimptService:
@@ -32,20 +44,23 @@ class ClimptService:
     def __init__(self, files: ProjectFiles, execute: Executor) -> None:
         self._files = files
         self._execute = execute
-        self._indexes: dict[str, CommandIndex] = {}
+        self._loaded: dict[str, _Loaded] = {}
         self._loading = threading.Lock()
 
-    def search(self, query: str, agent: str = DEFAULT_AGENT) -> list[Match]:
+    def search(self, query: str, agent: str = DEFAULT_AGENT) -> Found:
         """The commands that fit a query best. Raises `ClimptError`."""
         _require("search", query=query)
-        return self._index("search", agent).search(query)
+        loaded = self._registry("search", agent)
+        matches = loaded.index.search(query)
+        nothing = () if matches else (_what_there_is(loaded.index),)
+        return Found(tuple(matches), _told((*nothing, *loaded.warnings)))
 
     def describe(self, c1: str, c2: str, c3: str, agent: str = DEFAULT_AGENT) -> Description:
         """One command with its usage and options. Raises `ClimptError`."""
         _require("describe", c1=c1, c2=c2, c3=c3)
         return _description(self._command("describe", agent, c1, c2, c3))
 
-    async def execute(self, agent: str, c1: str, c2: str, c3: str, options: Any = ()) -> str:
+    async def execute(self, agent: str, c1: str, c2: str, c3: str, options: Any = ()) -> Rendered:
         """The instruction prompt of a command. Raises `ClimptError`."""
         _require("execute", agent=agent, c1=c1, c2=c2, c3=c3)
         request = PromptRequest(agent, c1, c2, c3, Options.of(options))
@@ -63,16 +78,23 @@ class ClimptService:
         """
         agent = _agent("reload", agent)
         with self._loading:
-            count = self._load(agent).size
+            loaded = self._load(agent)
+        count = loaded.index.size
         message = (
             f"Successfully reloaded {count} commands for agent '{agent}'"
             if count
             else f"No commands found for agent '{agent}' - please check its registry"
         )
-        return Reloaded(success=True, agent=agent, commandCount=count, message=message)
+        return Reloaded(
+            success=True,
+            agent=agent,
+            commandCount=count,
+            message=message,
+            warnings=_told(loaded.warnings),
+        )
 
     def _command(self, tool: str, agent: str, c1: str, c2: str, c3: str) -> Command:
-        index = self._index(tool, agent)
+        index = self._registry(tool, agent).index
         command = index.get(c1, c2, c3)
         if command is None:
             near = "; ".join(index.similar(c1, c2, c3))
@@ -80,19 +102,22 @@ class ClimptService:
             raise ClimptError("Command not found", c1=c1, c2=c2, c3=c3, hint=hint)
         return command
 
-    def _index(self, tool: str, agent: str) -> CommandIndex:
+    def _registry(self, tool: str, agent: str) -> _Loaded:
         agent = _agent(tool, agent)
-        loaded = self._indexes.get(agent)
+        loaded = self._loaded.get(agent)
         if loaded:
             return loaded
         with self._loading:
-            return self._indexes.get(agent) or self._load(agent)
+            return self._loaded.get(agent) or self._load(agent)
 
-    def _load(self, agent: str) -> CommandIndex:
+    def _load(self, agent: str) -> _Loaded:
         file = self._files.registry(agent)
         with registry_errors(file.shown):
-            index = self._indexes[agent] = CommandIndex(parse(file.text))
-        return index
+            registry = parse(file.text)
+        commands = with_titles(self._files, agent, registry.commands)
+        named = tuple(f"{file.shown}: {warning}" for warning in registry.warnings)
+        loaded = self._loaded[agent] = _Loaded(CommandIndex(commands), named)
+        return loaded
 
 
 def _agent(tool: str, agent: str) -> str:
@@ -120,21 +145,36 @@ def _description(command: Command) -> Description:
 
 
 def _usage(command: Command) -> str:
-    """The usage line and the variables it does not mention, which have no field of their own."""
-    usage = command.usage or ""
-    missing = [
-        f"--uv-{name}=<{purpose or name}>"
-        for name, purpose in command.variables.items()
-        if f"uv-{name}" not in usage
-    ]
-    if missing and not usage:
-        usage = command.name
-    return " ".join(filter(None, [usage, *missing]))
+    """The usage line, and what each variable is for, which has no field of its own."""
+    variables = command.variables
+    usage = command.usage or (command.name if variables else "")
+    missing = [f"--uv-{name}=<{name}>" for name in variables if f"uv-{name}" not in usage]
+    purposes = [f"uv-{name}: {purpose}" for name, purpose in variables.items() if purpose]
+    return "\n".join(filter(None, [" ".join(filter(None, [usage, *missing])), *purposes]))
+
+
+def _what_there_is(index: CommandIndex) -> str:
+    """What an agent that found nothing can look for."""
+    domains = index.domains()
+    if not domains:
+        return "The registry has no commands."
+    named = [f"{name} ({count})" for name, count in list(domains.items())[:MOST_DOMAINS_NAMED]]
+    more = ", …" if len(domains) > MOST_DOMAINS_NAMED else ""
+    return f"No command fits. There are commands for {', '.join(named)}{more}; try other words."
+
+
+def _told(warnings: tuple[str, ...]) -> Maybe[tuple[str, ...]]:
+    return warnings or UNKNOWN
+
+
+def files_of(settings: Settings) -> ProjectFiles:
+    """Where the project that the settings name keeps its prompts."""
+    return ProjectFiles(settings.cwd, settings.home)
 
 
 def open_climpt(settings: Settings) -> ClimptService:
     """The service for the project that the settings name. Raises `ClimptError`."""
-    files = ProjectFiles(settings.cwd, settings.home)
+    files = files_of(settings)
     execute = settings.table("climpt").get("execute", "render")
     if execute == "render":
         return ClimptService(files, lambda request: asyncio.to_thread(render, files, request))

@@ -6,11 +6,12 @@ from fastmcp.dependencies import Depends
 from pydantic import Field, WithJsonSchema
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.kit.results import jsonable, to_text
+from fleet_agentpack.kit.results import UNKNOWN, jsonable, to_text
 from fleet_agentpack.wire.provider import READS, DomainTools
 from fleet_agentpack.wire.replies import Reply
 
 if TYPE_CHECKING:
+    from fleet_agentpack.climpt.render import Rendered
     from fleet_agentpack.climpt.results import Description, Reloaded
     from fleet_agentpack.climpt.service import ClimptService
     from fleet_agentpack.settings import Settings
@@ -25,8 +26,9 @@ Options = Annotated[
         }
     ),
 ]
-Agent = Annotated[str, Field(description='"climpt", unless search was asked for another')]
+Agent = Annotated[str, Field(description='"climpt"[, unless {search} was asked for another]')]
 NO_OPTIONS: dict[str, Any] = {}
+UNFILLED = "climpt/unfilled"
 
 
 def open_service(settings: "Settings") -> "ClimptService":
@@ -39,11 +41,16 @@ def open_service(settings: "Settings") -> "ClimptService":
 mcp = DomainTools(
     "climpt",
     server_name="climpt",
-    instructions="climpt: ready prompts for recurring work such as commits and branches; search, "
-    "describe, then execute and follow the prompt.",
+    instructions="climpt: ready prompts for recurring work such as commits and branches. [Call"
+    " {search, describe, execute}, then follow the prompt.]",
     error=ClimptError,
     open_service=open_service,
 )
+
+
+def unfilled(prompt: "Rendered") -> dict[str, tuple[str, ...]] | None:
+    """What a result's `_meta` says of variables that no value was given for."""
+    return {UNFILLED: prompt.unfilled} if prompt.unfilled else None
 
 
 @mcp.tool(annotations=READS)
@@ -52,10 +59,13 @@ def search(
 ) -> Reply:
     """Find this project's prompt commands (c1, c2, c3) for a task described in plain words.
 
-    Call describe or execute next.
+    [Call {describe or execute} next.]
     """
-    results = jsonable(climpt.search(query, agent))
-    return Reply(to_text(results), {"results": results})
+    found = climpt.search(query, agent)
+    plain = jsonable(found)
+    # A client may show the text alone, and an empty list is no help.
+    note = found.warnings[0] if found.warnings is not UNKNOWN and not found.results else None
+    return Reply(to_text(plain["results"]), plain, note=note)
 
 
 @mcp.tool(annotations=READS)
@@ -67,7 +77,10 @@ def describe(
     c3: str,
     agent: str = "climpt",
 ) -> "Description":
-    """Show a prompt command's usage and options; search gives c1, c2 and c3. Call execute next."""
+    """Show a prompt command's usage and options[; {search} gives c1, c2 and c3].
+
+    [Call {execute} next.]
+    """
     return climpt.describe(c1, c2, c3, agent)
 
 
@@ -83,12 +96,13 @@ async def execute(
 ) -> Reply:
     """Get a prompt command's instructions as text and follow them; nothing is executed here.
 
-    Call describe first for its options.
+    [Call {describe} first for its options.]
     """
-    return Reply(await climpt.execute(agent, c1, c2, c3, options))
+    prompt = await climpt.execute(agent, c1, c2, c3, options)
+    return Reply(prompt.text, meta=unfilled(prompt))
 
 
 @mcp.tool(annotations=READS)
 def reload(*, climpt: "ClimptService" = Depends(mcp.service), agent: str = "climpt") -> "Reloaded":
-    """Reload the registry of prompt commands after its file changed. Call search next."""
+    """Reload the registry of prompt commands after its file changed. [Call {search} next.]"""
     return climpt.reload(agent)

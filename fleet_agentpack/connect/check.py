@@ -1,4 +1,4 @@
-"""Start a server as a client would and ask for its tools; a raw MCP client of a few messages."""
+"""Starts a server as a client would and lists its tools, with a minimal MCP client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fleet_agentpack.version import __version__
 T = TypeVar("T")
 
 PROTOCOL = "2025-11-25"
-# What the MCP SDKs hand on to a server; a client may give more, none gives less.
+# The variables that the MCP SDKs pass on to a server; every client passes at least these.
 INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
     *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE"),
@@ -31,7 +31,7 @@ ENDS_WITHIN_S = 3.0
 
 
 class CheckError(Exception):
-    """The server did not answer as it should; says how."""
+    """The server did not answer as expected; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _ToolPage:
 def check(
     entry: Entry, *, environ: Mapping[str, str], cwd: Path, timeout_s: float = 60.0
 ) -> Checked:
-    """Start the entry's command, shake hands and list its tools. Raises `CheckError`."""
+    """Start the entry's command, initialize and list its tools. Raises `CheckError`."""
     given = {name: environ[name] for name in INHERITED if name in environ}
     with tempfile.TemporaryFile() as complaints:
         started = time.perf_counter()
@@ -129,7 +129,7 @@ async def _request(
     params: Mapping[str, object],
     shape: type[T],
 ) -> T:
-    """Ask, and read on until the answer; what the server asks or notes meanwhile is passed over."""
+    """Send a request and read until its answer; other messages are ignored."""
     await _send(process, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
     if process.stdout is None:
         raise CheckError("no output")

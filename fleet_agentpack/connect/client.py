@@ -120,10 +120,11 @@ class Client:
     add: OwnCommand | None = None
     remove: OwnCommand | None = None
     rewrites: tuple[Scope, ...] = ()  # files that the program itself keeps changing
+    shows_forms: bool = False  # whether its window brings a server's question to the person
     tool_limit: int | None = None
     then: str = ""  # what the user does next
 
-    def value(self, entry: Entry) -> dict[str, object]:
+    def value(self, entry: Entry) -> dict[str, str | list[str] | dict[str, str]]:
         """The entry in the client's own shape."""
         env = {"env": dict(entry.env)} if entry.env else {}
         return {**self.fields, "command": entry.command, "args": list(entry.args), **env}

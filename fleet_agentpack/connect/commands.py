@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import get_args
 
 from fleet_agentpack import domains
 from fleet_agentpack.connect.check import Checked, CheckError, check
@@ -22,7 +23,8 @@ from fleet_agentpack.console.ask import confirm
 from fleet_agentpack.console.command import Console, Line, declare
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.kit.locks import file_lock
-from fleet_agentpack.settings import Settings, split_names
+from fleet_agentpack.kit.options import split_names
+from fleet_agentpack.settings import Ask, Settings
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
@@ -37,6 +39,9 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
         "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
     )
     parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
+    parser.add_argument(
+        "--ask", choices=get_args(Ask), help="when the server asks you in the client, too"
+    )
     parser.add_argument("--name", default="agentpack", help="name of the entry (%(default)s)")
     parser.add_argument(
         "--scope",
@@ -57,10 +62,11 @@ def connect(console: Console) -> None:
         _remove(connection, console)
         return
     only = _domains(options, settings, connection.client)
-    entry = _entry(only, settings, connection.machine)
-    console.show(*_show_choice(connection.client, only, settings))
+    entry = _entry(only, settings, connection.machine, options.ask)
+    console.show(*_show_choice(connection.client, only, settings), *_show_launch(entry))
     if options.print:
         console.show(*_show_instructions(connection, entry, console.paint))
+        console.show(*_show_asking(connection.client, options.ask))
         return
     change = connection.plan_add(entry)
     if change is None:
@@ -69,6 +75,7 @@ def connect(console: Console) -> None:
         _carry_out(connection, change, console)
     checked = _check(connection, settings)
     console.show(*_show_check(connection, checked, console.paint))
+    console.show(*_show_asking(connection.client, options.ask))
 
 
 def _remove(connection: Connection, console: Console) -> None:
@@ -110,17 +117,14 @@ def _domains(options: argparse.Namespace, settings: Settings, client: Client) ->
     """The domains to serve: as asked for, else as many as the client takes; empty means all."""
     if options.all:
         return ()
-    chosen = {
-        domain.name: len(domain.tools_for(read_only=settings.read_only))
-        for domain in domains.select(settings.only)
-    }
-    return fitting(chosen, client.tool_limit) or settings.only
+    return fitting(domains.count_tools(settings), client.tool_limit) or settings.only
 
 
-def _entry(only: tuple[str, ...], settings: Settings, machine: Machine) -> Entry:
+def _entry(only: tuple[str, ...], settings: Settings, machine: Machine, ask: Ask | None) -> Entry:
     words = launch_words(_running(machine))
     words += ["--only", ",".join(only)] if only else []
     words += ["--read-only"] if settings.read_only else []
+    words += ["--ask", ask] if ask else []
     return Entry(words[0], tuple(words[1:]))
 
 
@@ -201,6 +205,44 @@ def _show_choice(client: Client, only: tuple[str, ...], settings: Settings) -> I
             f"{client.title} takes at most {client.tool_limit} tools, so only {', '.join(only)} "
             "are served; --all serves everything."
         )
+
+
+def _show_launch(entry: Entry) -> Iterator[Line]:
+    """What a start by uvx costs, and how to have a better one."""
+    program = Path(entry.command)
+    if program.stem == "uvx":
+        what = entry.args[1] if entry.args[0] == "--from" else PROGRAM
+        install = shlex.join([str(program.with_name("uv")), "tool", "install", what])
+        yield (
+            "This entry starts by uvx, which looks for newer versions each time: it is slower, and "
+            f"fails without a network. After {install}, connect again from there."
+        )
+
+
+def _show_asking(client: Client, ask: Ask | None) -> Iterator[Line]:
+    """What `--ask` means in this client; where it is not given, that there is such a thing."""
+    if ask in (None, "never"):
+        if ask is None and client.shows_forms:
+            yield (
+                f"With --ask risky, {client.title} also asks you before files are deleted,"
+                " overwritten or rolled back, and refuses where you cannot answer."
+            )
+        return
+    yield _ASKING[ask]
+    if not client.shows_forms:
+        effect = "refuses all of it" if ask == "require" else "may refuse it, or go on without you"
+        yield f"{client.title} does not show such questions, so the server {effect}."
+    else:
+        yield f"Where {client.title} runs without you, it answers no for you."
+
+
+_ASKING: dict[Ask, str] = {
+    "risky": "You are asked before files of yours are deleted or overwritten, before a rollback,"
+    " and before an agent with unsaved work is deleted.",
+    "always": "You are asked before every deploy, rollback and deletion of an agent.",
+    "require": "You are asked before files of yours are deleted or overwritten, before a rollback,"
+    " and before an agent with unsaved work is deleted; nothing of this is done unasked.",
+}
 
 
 def _show_change(connection: Connection, change: Change, paint: Paint) -> Iterator[Line]:

@@ -57,7 +57,7 @@ class ConfigFile:
         edit, text = self.format, self.text
         try:
             edited = edit.drop(text, keys) if value is None else edit.put(text, keys, value)
-            before, after = (_others(self.format, each, keys) for each in (text, edited))
+            before, after = (_without(edit.parse(each), keys) for each in (text, edited))
             # As text, since a TOML nan does not equal itself; this compares order and types too.
             if repr(before) != repr(after):
                 raise FormatError("other settings would change with it")
@@ -86,7 +86,8 @@ class ConfigFile:
 
     def keeps(self, earlier: ConfigFile, keys: Sequence[str]) -> bool:
         """Whether every setting but the entry is still as it was; new ones may have come."""
-        return _contains(self.format.parse(self.text), _others(self.format, earlier.text, keys))
+        parse = self.format.parse
+        return _contains(parse(self.text), _without(parse(earlier.text), keys))
 
     @staticmethod
     def _back_up(target: Path, content: bytes) -> Path:
@@ -98,10 +99,6 @@ class ConfigFile:
             backup = target.with_name(f"{target.name}.{stamp}-{number}.bak")
         write_atomic(backup, content, mode=stat.S_IMODE(target.stat().st_mode), durable=True)
         return backup
-
-
-def _others(format: Format, text: str, keys: Sequence[str]) -> Mapping[str, object]:
-    return _without(format.parse(text), keys)
 
 
 def _contains(now: object, earlier: object) -> bool:

@@ -88,10 +88,10 @@ class Connection:
             own = self._installed(self.own_command(self.client.add, entry))
             text = file.with_entry(self.keys, value)
             return Change("add", file, None, value, text, own)
-        kept = _table(before)
-        value = {k: v for k, v in kept.items() if k not in _TRANSPORT} | value
+        kept = before if isinstance(before, Mapping) else {}
+        merged = {k: v for k, v in kept.items() if k not in _TRANSPORT} | value
         # The clients' own commands would replace the entry and lose what the user put into it.
-        return Change("change", file, kept, value, file.with_entry(self.keys, value), None)
+        return Change("change", file, kept, merged, file.with_entry(self.keys, merged), None)
 
     def plan_remove(self) -> Change | None:
         """What takes the entry out; None when it is not there.
@@ -109,7 +109,8 @@ class Connection:
                 "Pass --name with the name under which fleet-agentpack was connected.",
             )
         own = self._installed(self.own_command(self.client.remove, None))
-        return Change("remove", file, _table(before), None, file.with_entry(self.keys, None), own)
+        kept = before if isinstance(before, Mapping) else {}
+        return Change("remove", file, kept, None, file.with_entry(self.keys, None), own)
 
     def apply(self, change: Change) -> Outcome:
         """Carry a change out, by the client's own command where there is one.
@@ -169,10 +170,6 @@ class Connection:
             return True
         untouched = _lines(change.file.text) & _lines(change.text)
         return now.keeps(change.file, self.keys) and not untouched - _lines(now.text)
-
-
-def _table(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _lines(text: str) -> Counter[str]:

@@ -17,6 +17,7 @@ _KNOWN = (
         add=OwnCommand(("mcp", "add", "--scope", "{scope}", "{name}", "--", "*")),
         remove=OwnCommand(("mcp", "remove", "--scope", "{scope}", "{name}")),
         rewrites=("user",),
+        shows_forms=True,
         then="Start claude; /mcp lists its servers (those of a project ask for approval once).",
     ),
     Client(
@@ -58,6 +59,7 @@ _KNOWN = (
         fields={"type": "stdio"},
         program="code",
         add=OwnCommand(("--add-mcp", "{json}"), scopes=("user",)),
+        shows_forms=True,
         then="Run 'MCP: List Servers' in VS Code and start the server.",
     ),
     Client(

@@ -56,7 +56,7 @@ def status_actions(
     if others or needs_deploy:
         apply = call(request, "deploy_apply", "deploy", "--apply", yes=True)
         found.append(NextAction("deploy_apply", apply))
-    return found
+    return [each for each in found if each.command.is_possible]
 
 
 def status_as_commands(data: StatusData) -> StatusData:

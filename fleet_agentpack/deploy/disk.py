@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Sequence
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, both_ways, io_errors
 from fleet_agentpack.deploy.hashes import HashCache, may_execute
 from fleet_agentpack.deploy.model import FileState, Root
@@ -40,8 +41,9 @@ class Reader:
         """The state of the file at a path, with links followed. Raises `DeployError`."""
         return self.states([path])[path]
 
-    def states(self, paths: Iterable[str]) -> dict[str, FileState | None]:
+    def states(self, paths: Sequence[str]) -> dict[str, FileState | None]:
         """The states of many paths. Raises `DeployError`."""
+        looks.files(paths)
         found: dict[str, FileState | None] = {}
         look = self._hashes.look
         for path in paths:
@@ -67,6 +69,7 @@ class Reader:
 
     def _unusual(self, path: str) -> FileState | None:
         """The state of something that is not a regular file: a link is followed."""
+        looks.at(path)
         if os.path.islink(path):
             status = os.stat(path)  # a link that leads nowhere counts as absent
             if stat.S_ISREG(status.st_mode):
@@ -79,6 +82,7 @@ class Reader:
         if exists is not None:
             return exists
         if len(path) <= len(root.dir):
+            looks.at(root.dir)
             exists = _is_directory(root.dir)
         else:
             above = path.rpartition("/")[0] or "/"
@@ -88,6 +92,7 @@ class Reader:
 
     def _is_own_directory(self, root: Root, path: str) -> bool:
         """Whether a directory exists and really is inside its root."""
+        looks.into(path)
         try:
             found = os.lstat(path)
             if stat.S_ISDIR(found.st_mode):

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from fleet_agentpack.deploy.results import Envelope, Failure
+from fleet_agentpack.kit.actions import called
+from fleet_agentpack.kit.approval import Refusal
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.kit.results import jsonable
 
@@ -25,6 +26,11 @@ _CHECK_THEN_COMMAND = ("review_plan", "fix_config", "run_command_line")
 # What to do next, by reason; anything else can only be tried again.
 _NEXT_ACTIONS: dict[str, tuple[str, ...]] = {
     "adopt_confirm_required": ("retry_with_adopt",),
+    "approval_closed": ("ask_user", "retry_command"),
+    "approval_declined": ("ask_user",),
+    "approval_plan_unstable": ("wait", "retry_command"),
+    "approval_unanswered": ("ask_user", "retry_command"),
+    "approval_unavailable": ("ask_user",),
     "busy": ("wait", "retry_command"),
     "config_invalid": ("fix_config", "retry_command"),
     "config_missing": ("run_init", "retry_with_repo", "retry_command"),
@@ -122,6 +128,9 @@ class DeployError(AppError):
 
     def payload(self) -> dict[str, Any]:
         """The failure as an envelope."""
+        # Every server knows this class, few ever need the results.
+        from fleet_agentpack.deploy.results import Envelope, Failure
+
         failure = Failure(self.code, self.message, dict(sorted(self.details.items())))
         nothing: dict[str, object] = {}
         envelope = Envelope.of(self.command_id or "agentpack", nothing, errors=[failure])
@@ -149,7 +158,9 @@ class DeployError(AppError):
     @classmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for a bug in this package."""
-        error = cls("E_UNEXPECTED", f"{tool} failed unexpectedly; see the server's log for details")
+        error = cls(
+            "E_UNEXPECTED", f"{called(tool)} failed unexpectedly; see the server's log for details"
+        )
         return error.during(_COMMAND_IDS.get(tool, tool))
 
     @classmethod
@@ -159,6 +170,18 @@ class DeployError(AppError):
         error = cls(
             "E_CONFIRM_REQUIRED",
             f"{command_id} changes files: approve it with `yes: true`, in a shell with --yes",
+            command=command_id,
+        )
+        return error.during(command_id)
+
+    @classmethod
+    def not_approved(cls, tool: str, refusal: Refusal) -> Self:
+        """The refusal of a change that a person was to agree to and has not."""
+        command_id = _COMMAND_IDS.get(tool, tool)
+        error = cls(
+            "E_CONFIRM_REQUIRED",
+            f"{command_id}: {refusal.told}. Nothing was written.",
+            reason=f"approval_{refusal.value}",
             command=command_id,
         )
         return error.during(command_id)
@@ -210,6 +233,15 @@ def io_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise DeployError.io(path, error, doing) from error
+
+
+@contextmanager
+def naming(command_id: str) -> Iterator[None]:
+    """Name the command in errors."""
+    try:
+        yield
+    except DeployError as error:
+        raise error.during(command_id) from error.__cause__
 
 
 def both_ways(**paths: str | os.PathLike[str]) -> dict[str, str]:

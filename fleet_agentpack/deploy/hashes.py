@@ -17,6 +17,7 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import io_errors
 from fleet_agentpack.deploy.model import FileState
 from fleet_agentpack.kit.files import hash_file, hash_open, write_atomic
@@ -48,8 +49,12 @@ class HashCache:
         Raises `OSError`, also for a symbolic link or a special file.
         """
         known = self.entries.get(path)
-        if known is not None and known.stamp == stamp_of(os.lstat(path)):
-            return known
+        if known is not None:
+            found = os.lstat(path)
+            if known.stamp == stamp_of(found):
+                if found.st_nlink > 1:
+                    looks.shared(path)
+                return known
         return self._learn(path)
 
     def _learn(self, path: str) -> FileState:
@@ -58,6 +63,8 @@ class HashCache:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "not a regular file", path)
+            if found.st_nlink > 1:
+                looks.shared(path)
             sha256 = hash_open(descriptor, found.st_size)
         finally:
             os.close(descriptor)

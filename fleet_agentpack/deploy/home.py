@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.kit import process
 from fleet_agentpack.kit.paths import expand_home
@@ -81,6 +82,7 @@ class Home:
         """An absolute path from configuration text: `~/` is the user's home, else from the cwd."""
         absolute = os.path.join(self.cwd, expand_home(text, self.user))
         if ".." in absolute.split("/"):
+            looks.at(absolute)
             return os.path.realpath(absolute)
         return os.path.normpath(absolute).replace("//", "/")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.kit.stamps import Stamp, settled, stamp_of
 
 
@@ -24,6 +25,7 @@ class Lister:
 
     def list(self, directory: str, status: os.stat_result | None = None) -> Listing:
         """What a directory holds; pass its stat if it was just taken. Raises `OSError`."""
+        looks.into(directory)
         status = status or os.stat(directory)
         stamp = stamp_of(status)
         known = self._known.get(directory)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.deploy.manifest import (
     FILE_NAME,
@@ -55,6 +56,7 @@ def load(
 
 
 def _read(path: Path) -> str:
+    looks.at(path)
     try:
         text = path.read_bytes().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:

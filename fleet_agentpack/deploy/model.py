@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, io_errors
 from fleet_agentpack.kit.stamps import Stamp
 
@@ -95,6 +96,7 @@ def read_file(path: str) -> bytes:
 
 def names_in(directory: str | Path) -> list[str]:
     """The names in a directory, none when there is no such directory. Raises `DeployError`."""
+    looks.into(directory)
     try:
         return os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):

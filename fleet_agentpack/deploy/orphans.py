@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.model import Root
 from fleet_agentpack.deploy.recorded import read_manifest
 from fleet_agentpack.deploy.workspace import Workspace
@@ -22,7 +23,9 @@ def left_behind(workspace: Workspace, roots: Iterable[Root]) -> list[str]:
     for root in _last_roots(workspace):
         if root.manifest_path in current:
             continue
-        files = [path for path in read_manifest(root, {}).files if os.path.lexists(path)]
+        recorded = list(read_manifest(root, {}).files)
+        looks.files(recorded)
+        files = [path for path in recorded if os.path.lexists(path)]
         if files:
             warnings.append(
                 f"{len(files)} file(s) that were deployed to {root.dir} for {root.target} are left"

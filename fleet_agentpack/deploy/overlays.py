@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.model import Blob, Layer, module_fs_key, names_in, read_file
@@ -57,6 +58,7 @@ class Overlays:
         self._home = home
         self._boundaries = (str(repo),)
         projects = f"{repo}/projects"
+        looks.at(projects)
         own = f"/{project.id}/overlays" if project and os.path.isdir(projects) else ""
         self._bases: dict[Layer, str] = {
             "global": f"{repo}/overlays",
@@ -177,6 +179,7 @@ class Overlays:
             )
         files = reader.read(overlay.directory, self._boundaries)
         patch_dir = f"{overlay.metadata}/patches"
+        looks.at(patch_dir)
         found = reader.read(patch_dir, self._boundaries) if Path(patch_dir).is_dir() else {}
         listed = [name for name in found if name.lower().endswith(".patch")]
         _check_kind(overlay, sorted(files), sorted(listed))
@@ -253,6 +256,7 @@ def _check_kind(overlay: Overlay, files: list[str], patches: list[str]) -> None:
 
 def _kind(overlay: Overlay) -> str:
     path = Path(overlay.metadata, "overlay.json")
+    looks.at(path)
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Description).overlay_kind
     except FileNotFoundError:
@@ -268,6 +272,7 @@ def _kind(overlay: Overlay) -> str:
 
 def _baseline(overlay: Overlay) -> Baseline | None:
     path = Path(overlay.metadata, "baseline.json")
+    looks.at(path)
     if not path.is_file():
         return None
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleet_agentpack.deploy.compare import Plan
+from fleet_agentpack.deploy.results import PlanData
 
 _SESSIONS = 256
 
@@ -17,9 +17,9 @@ class _Shown:
     counts: str
 
     @classmethod
-    def of(cls, plan: Plan) -> _Shown:
+    def of(cls, plan: PlanData) -> _Shown:
         found = plan.summary
-        return cls(plan.id, f"+{found.create} ~{found.update} -{found.delete}")
+        return cls(plan.plan_id, f"+{found.create} ~{found.update} -{found.delete}")
 
 
 class PlanMemory:
@@ -28,14 +28,14 @@ class PlanMemory:
     def __init__(self) -> None:
         self._shown: dict[str | None, _Shown] = {}
 
-    def show(self, session: str | None, plan: Plan) -> None:
+    def show(self, session: str | None, plan: PlanData) -> None:
         """Remember what a session was shown."""
         self._shown.pop(session, None)
         self._shown[session] = _Shown.of(plan)
         while len(self._shown) > _SESSIONS:
             del self._shown[next(iter(self._shown))]
 
-    def differences(self, session: str | None, plan: Plan) -> list[str]:
+    def differences(self, session: str | None, plan: PlanData) -> list[str]:
         """A warning when a session applies something else than it was shown; asked once."""
         shown, now = self._shown.pop(session, None), _Shown.of(plan)
         if shown is None or shown == now:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.home import Home, git_text
 from fleet_agentpack.kit.stamps import Remembered
 
@@ -43,7 +44,10 @@ def find_project(home: Home, remembered: Remembered[Project | None]) -> Project 
     The root directory, the home and what cannot be entered are no project.
     """
     start = _start(home)
-    return remembered.get(lambda: _find(home, start), *_git_files(home, start))
+    asked = _git_files(home, start)
+    for path in asked:
+        looks.at(path)
+    return remembered.get(lambda: _find(home, start), *asked)
 
 
 def why_none(home: Home) -> str:

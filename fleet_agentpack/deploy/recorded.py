@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.indented_json import indented
 from fleet_agentpack.deploy.model import Output, Root
 from fleet_agentpack.deploy.snapshots import SnapshotStore
@@ -69,6 +70,7 @@ def read_records(
 def read_manifest(root: Root, remembered: KnownRecords) -> RootRecord:
     """A root's own manifest; an unusable one counts as missing, with a warning."""
     for path, legacy in ((root.manifest_path, False), (root.legacy_manifest_path, True)):
+        looks.at(path)
         seen = stamp(path)
         if seen is None:
             continue
@@ -119,6 +121,7 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
 def module_ids(root: Root) -> dict[str, tuple[str, ...]]:
     """The modules of each managed file, as the root's manifest names them."""
     for path in (root.manifest_path, root.legacy_manifest_path):
+        looks.at(path)
         try:
             with open(path, "rb") as stream:
                 rows = json.loads(stream.read())["managed_files"]

@@ -1,4 +1,4 @@
-"""The use cases: plan, diff, status, doctor, deploy, rollback, and the upkeep of the repo."""
+"""The use cases: plan, diff, status, doctor, deploy and rollback."""
 
 from __future__ import annotations
 
@@ -6,38 +6,41 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
-from fleet_agentpack.deploy import apply, doctor, manifest_file, results, rollback
-from fleet_agentpack.deploy.actions import command
+from fleet_agentpack.deploy import apply, doctor, results, rollback
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, plan
-from fleet_agentpack.deploy.consent import foretold, refuse
+from fleet_agentpack.deploy.consent import foretold, mass_delete, refuse
 from fleet_agentpack.deploy.disk import Disk, Reader
-from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.drift_report import status_data
+from fleet_agentpack.deploy.errors import DeployError, naming
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
-from fleet_agentpack.deploy.home import Home
-from fleet_agentpack.deploy.manifest import Manifest
+from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.orphans import left_behind
-from fleet_agentpack.deploy.pinning import Pinning
 from fleet_agentpack.deploy.plan_memory import PlanMemory
+from fleet_agentpack.deploy.questions import about_apply, about_rollback, only_approved
 from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
+from fleet_agentpack.deploy.rollback import Rollback
 from fleet_agentpack.deploy.snapshots import SnapshotStore
-from fleet_agentpack.deploy.starter import make_starter
-from fleet_agentpack.deploy.status import status_data
 from fleet_agentpack.deploy.survey import Survey
-from fleet_agentpack.deploy.targets import OPTIONS, PROJECT_ONLY
 from fleet_agentpack.deploy.text_diff import LONGEST_TEXT, text_diffs, unified
-from fleet_agentpack.deploy.transaction import Report, Transaction, pending
+from fleet_agentpack.deploy.transaction import Report, Transaction
 from fleet_agentpack.deploy.trees import TreeReader
+from fleet_agentpack.deploy.unfinished import unfinished
+from fleet_agentpack.deploy.upkeep import Upkeep
 from fleet_agentpack.deploy.workspace import Workspace, extras
-from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
-from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.settings import Settings
 
+if TYPE_CHECKING:
+    from fleet_agentpack.deploy.unchanged import Unchanged
+
+T = TypeVar("T")
 LOCK_TIMEOUT_S = 10.0
 Confirm = Callable[[Plan], bool]
 
@@ -55,6 +58,7 @@ class DeployService:
         *,
         disk: Callable[[HashCache], Disk] | None = None,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
+        unchanged: Unchanged | None = None,
     ) -> None:
         self._home = home
         self._disk = disk or (lambda hashes: Disk(hashes, durable=home.durable))
@@ -62,63 +66,45 @@ class DeployService:
         self._snapshots = SnapshotStore(home)
         self._caches: dict[str, RepoCache] = {}
         self._shown = PlanMemory()
+        self.upkeep = Upkeep(home, self._cache)
         self._turn = threading.RLock()
+        self._unchanged = unchanged
 
     # Commands that only read.
 
     @paused_collector()
     def plan(self, request: Request, name: str = "plan") -> Envelope[PlanData]:
         """What an apply would change."""
-        with self._command(name), self._cache(request) as cache:
-            found = self._propose(request, cache, Reader(cache.reader.hashes))
-            self._shown.show(request.session, found.plan)
-            return Envelope.of(name, found.data, found.plan.warnings)
+        with naming(name), self._cache(request) as cache:
+            data, warnings = self._unless_changed(self._planned, request, cache)
+            self._shown.show(request.session, data)
+            return Envelope.of(name, data, warnings)
 
     @paused_collector()
     def diff(self, request: Request) -> Envelope[PlanData]:
         """The same as plan, with the differences as text."""
-        with self._command("diff"), self._cache(request) as cache:
-            found = self._propose(request, cache, Reader(cache.reader.hashes))
-            self._shown.show(request.session, found.plan)
-            text = unified(self._home, found.plan.changes, LONGEST_TEXT)
-            return Envelope.of("diff", replace(found.data, text=text), found.plan.warnings)
+        with naming("diff"), self._cache(request) as cache:
+            data, warnings = self._unless_changed(self._compared, request, cache)
+            self._shown.show(request.session, data)
+            return Envelope.of("diff", data, warnings)
 
     @paused_collector()
     def status(self, request: Request) -> Envelope[results.StatusData]:
         """How the disk differs from what should be there."""
-        with self._command("status"), self._cache(request) as cache:
-            reader = Reader(cache.reader.hashes)
-            found = self._propose(request, cache, reader)
-            data = status_data(found, extras(found.survey, reader, cache.reader.lister))
-            warnings = [*found.plan.warnings, *found.survey.unrecorded_warnings]
-            return Envelope.of("status", data, warnings)
+        with naming("status"), self._cache(request) as cache:
+            return Envelope.of("status", *self._unless_changed(self._drift, request, cache))
 
     def doctor(self, request: Request, *, fix: bool = False) -> Envelope[results.DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
         name = "doctor --fix" if fix else "doctor"
-        with self._command(name), self._cache(request) as cache:
+        with naming(name), self._cache(request) as cache:
             workspace = Workspace(self._home, request, cache, self._snapshots)
-            desired = workspace.desired()
-            roots = [doctor.check_root(root) for root in desired.roots]
-            unclean = doctor.check_git(self._home, desired.roots)
-            ids = [module.id for module in workspace.manifest.modules]
-            warnings = [
-                *desired.warnings,
-                *self._pending(),
-                *(finding.warning for finding in unclean),
-                *workspace.overlays.layout_warnings(ids),
-            ]
-            tops = list(dict.fromkeys(finding.top for finding in unclean)) if fix else []
-            fixes = [doctor.ignore_manifests(top) for top in tops]
-            ignore = command(request, "doctor", "--fix")
-            actions: list[Action] = [ignore] if unclean and not fix else []
-            actions += doctor.repairs(roots)
-            data = results.DoctorData(fixes, workspace.machine, roots, actions or UNKNOWN)
-            return Envelope.of(name, data, warnings)
+            data, warnings = doctor.examine(workspace, fix=fix)
+            return Envelope.of(name, data, [*warnings, *unfinished(self._home)])
 
     def snapshots(self) -> Envelope[results.SnapshotsData]:
         """All snapshots, newest first."""
-        with self._command("snapshots"):
+        with naming("snapshots"):
             history = self._snapshots.history()
             rows = [
                 results.SnapshotRow(
@@ -136,7 +122,7 @@ class DeployService:
 
     def snapshot(self, snapshot_id: str) -> Envelope[results.SnapshotData]:
         """One snapshot with its files and changes."""
-        with self._command("snapshots"):
+        with naming("snapshots"):
             if snapshot_id not in self._snapshots.ids():
                 raise rollback.not_found(snapshot_id, self._snapshots.history())
             try:
@@ -147,30 +133,43 @@ class DeployService:
 
     def preview_rollback(self, to: str) -> Envelope[results.RollbackPreview]:
         """What a rollback would change."""
-        with self._command("rollback"), self._cache(Request()) as cache:
-            history = self._snapshots.history()
-            chosen = rollback.choose(history, self._snapshots, to)
-            reader = Reader(cache.reader.hashes)
-            prepared = rollback.prepare(history, self._snapshots, chosen, reader)
-            changes = [
-                results.RestoreRow(step.op, step.path, step.path, step.target)
-                for step in prepared.steps
-            ]
-            data = results.RollbackPreview(changes=changes, rolled_back_to=to)
-            return Envelope.of("rollback", data, prepared.warnings)
+        prepared = self._would_roll_back(to)
+        steps = prepared.steps
+        rows = [results.RestoreRow(step.op, step.path, step.path, step.target) for step in steps]
+        data = results.RollbackPreview(changes=rows, rolled_back_to=to)
+        return Envelope.of("rollback", data, prepared.warnings)
+
+    def question(self, request: Request) -> Question:
+        """What a person is asked before a deploy. Raises what would refuse it anyway."""
+        with naming("deploy --apply"):
+            found = self._proposal(request)
+            mass = mass_delete(found)
+            return about_apply(request, found.plan, mass.text if mass else "")
+
+    def rollback_question(self, to: str) -> Question:
+        """What a person is asked before a rollback."""
+        return about_rollback(self._would_roll_back(to))
 
     # Commands that write.
+
+    def deploy_approved(
+        self, request: Request, report: Report, approved: str | None
+    ) -> Envelope[PlanData]:
+        """Deploy the plan with this digest. Raises `PlanChangedError` if it is another by now."""
+        # Deleting a lot is risky: whoever can be asked was asked, and has agreed.
+        asked = replace(request, allow_mass_delete=approved is not None)
+        return self.deploy(asked, report, only_approved(request, approved))
 
     def deploy(
         self, request: Request, report: Report = _silent, confirm: Confirm | None = None
     ) -> Envelope[PlanData]:
         """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
         name = "deploy" if request.dry_run else "deploy --apply"
-        with self._command(name), self._cache(request) as cache:
+        with naming(name), self._cache(request) as cache:
             disk = self._disk(cache.reader.hashes)
             if request.dry_run:
                 found = self._propose(request, cache, disk)
-                self._shown.show(request.session, found.plan)
+                self._shown.show(request.session, found.data)
                 return _dry_run(found)
             recovered = self._recover_pending(disk, report)
             seen = self._snapshots.ids()[-1:]
@@ -186,12 +185,17 @@ class DeployService:
                     if not _approved(found, confirm):
                         return _untouched(found)
                 answer = self._apply(found, disk, report)
-                other = self._shown.differences(request.session, found.plan)
+                other = self._shown.differences(request.session, answer.data)
                 return replace(answer, warnings=(*answer.warnings, *other))
 
-    def rollback(self, to: str, report: Report = _silent) -> Envelope[results.RollbackData]:
-        """Go back to a snapshot; recorded as an event of its own."""
-        with self._command("rollback"), self._cache(Request()) as cache:
+    def rollback(
+        self, to: str, report: Report = _silent, approved: str | None = None
+    ) -> Envelope[results.RollbackData]:
+        """Go back to a snapshot; recorded as an event of its own.
+
+        Raises `PlanChangedError` if it is not, or no longer, the approved one.
+        """
+        with naming("rollback"), self._cache(Request()) as cache:
             disk = self._disk(cache.reader.hashes)
             # A refused call writes nothing, not even the lock file: refuse before locking.
             rollback.choose(self._snapshots.history(), self._snapshots, to)
@@ -200,6 +204,8 @@ class DeployService:
                 history = self._snapshots.history()
                 chosen = rollback.choose(history, self._snapshots, to)
                 prepared = rollback.prepare(history, self._snapshots, chosen, disk)
+                if approved is not None:
+                    about_rollback(prepared).check(approved)
                 event_id = self._snapshots.new_id()
                 Transaction(self._home, disk, report).run(prepared.batch(event_id))
             warnings = [
@@ -210,59 +216,61 @@ class DeployService:
             ]
             return Envelope.of("rollback", results.RollbackData(event_id, to), warnings)
 
-    def init(self, repo: str | None, *, with_git: bool = False) -> Envelope[results.Initialized]:
-        """Write a starter repo."""
-        with self._command("init"):
-            made = make_starter(self._home, self._home.repo(repo), with_git=with_git)
-            return Envelope.of("init", made)
-
-    def lock(self, request: Request) -> Envelope[results.Locked]:
-        """Pin every module."""
-        with self._command("lock"), self._cache(request) as cache:
-            return Envelope.of("lock", self._pinning(request, cache).lock(self._manifest(request)))
-
-    def fetch(self, request: Request) -> Envelope[results.Fetched]:
-        """Bring every pinned commit here."""
-        with self._command("fetch"), self._cache(request) as cache:
-            return Envelope.of("fetch", self._pinning(request, cache).fetch())
-
-    def update(
-        self, request: Request, *, lock: bool | None = None, fetch: bool | None = None
-    ) -> Envelope[results.Updated]:
-        """Lock when there is no lockfile yet (or when asked), then fetch (unless asked not to)."""
-        with self._command("update"), self._cache(request) as cache:
-            wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
-            pinning, found = self._pinning(request, cache), self._manifest(request)
-            done = pinning.update(found, lock=wants_lock, fetch=wants_fetch, keep=not lock)
-            return Envelope.of("update", done)
-
-    def update_steps(
-        self, request: Request, *, lock: bool | None, fetch: bool | None
-    ) -> tuple[bool, bool]:
-        """Whether an update would lock, and whether it would fetch."""
-        with self._command("update"), self._cache(request) as cache:
-            pinning, wants_fetch = self._pinning(request, cache), fetch is not False
-            if lock is False and wants_fetch and not pinning.path.exists():
-                raise DeployError.because(
-                    "lockfile_missing",
-                    f"lockfile missing: {pinning.path}; run `fleet-agentpack lock`, or drop"
-                    " --no-lock",
-                    next_actions=("run_lock", "retry_command"),
-                )
-            wants_lock = pinning.is_due(lambda: self._manifest(request)) if lock is None else lock
-            return wants_lock, wants_fetch
+    def close(self) -> None:
+        """Let go of what only a server keeps, unless a call still uses it."""
+        if self._unchanged is not None and self._turn.acquire(blocking=False):
+            self._unchanged.close()
+            self._turn.release()
 
     # Parts.
 
-    @paused_collector()
+    def _unless_changed(
+        self, look: Callable[[Request, RepoCache], T], request: Request, cache: RepoCache
+    ) -> T:
+        """What a look finds, or found last if nothing has changed since."""
+        if self._unchanged is None:
+            return look(request, cache)
+        variables = tuple(sorted(self._home.environ.items()))
+        asked = replace(request, session=None)
+        question = (look.__name__, asked, variables, machine_id(self._home, request.machine))
+        return self._unchanged.answer(question, lambda: look(request, cache))
+
+    def _planned(self, request: Request, cache: RepoCache) -> tuple[PlanData, tuple[str, ...]]:
+        found = self._propose(request, cache, Reader(cache.reader.hashes))
+        return found.data, found.plan.warnings
+
+    def _compared(self, request: Request, cache: RepoCache) -> tuple[PlanData, tuple[str, ...]]:
+        found = self._propose(request, cache, Reader(cache.reader.hashes))
+        text = unified(self._home, found.plan.changes, LONGEST_TEXT)
+        return replace(found.data, text=text), found.plan.warnings
+
+    def _drift(
+        self, request: Request, cache: RepoCache
+    ) -> tuple[results.StatusData, tuple[str, ...]]:
+        reader = Reader(cache.reader.hashes)
+        found = self._propose(request, cache, reader)
+        data = status_data(found, extras(found.survey, reader, cache.reader.lister))
+        return data, (*found.plan.warnings, *found.survey.unrecorded_warnings)
+
     def differences(self, request: Request) -> Plan:
-        """The plan itself, for showing the differences as text."""
-        with self._command("diff"), self._cache(request) as cache:
-            return self._propose(request, cache, Reader(cache.reader.hashes)).plan
+        """The plan itself, for showing it to a person."""
+        with naming("diff"):
+            return self._proposal(request).plan
 
     def texts(self, found: Plan) -> Iterator[tuple[Change, str]]:
         """The differences of a plan as text, one by one."""
         return text_diffs(self._home, found.changes)
+
+    def _would_roll_back(self, to: str) -> Rollback:
+        with naming("rollback"), self._cache(Request()) as cache:
+            history, reader = self._snapshots.history(), Reader(cache.reader.hashes)
+            chosen = rollback.choose(history, self._snapshots, to)
+            return rollback.prepare(history, self._snapshots, chosen, reader)
+
+    @paused_collector()
+    def _proposal(self, request: Request) -> Proposal:
+        with self._cache(request) as cache:
+            return self._propose(request, cache, Reader(cache.reader.hashes))
 
     def _propose(
         self, request: Request, cache: RepoCache, reader: Reader, recovered: Sequence[str] = ()
@@ -279,7 +287,11 @@ class DeployService:
         workspace = Workspace(self._home, request, cache, self._snapshots)
         survey = workspace.survey(reader)
         cache.reader.hashes.save(lambda: cache.reader.paths | reader.looked_at)
-        warnings = [*survey.warnings, *left_behind(workspace, workspace.places()), *self._pending()]
+        warnings = [
+            *survey.warnings,
+            *left_behind(workspace, workspace.places()),
+            *unfinished(self._home),
+        ]
         return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
 
     def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[PlanData]:
@@ -293,36 +305,11 @@ class DeployService:
         data = replace(found.data, applied=True, snapshot_id=snapshot_id)
         return Envelope.of("deploy --apply", data, [*found.plan.warnings, *kept])
 
-    def _pinning(self, request: Request, cache: RepoCache) -> Pinning:
-        return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes)
-
-    def _manifest(self, request: Request) -> Manifest:
-        return manifest_file.load(self._home.repo(request.repo), OPTIONS, PROJECT_ONLY)
-
     def _recover_pending(self, disk: Disk, report: Report) -> list[str]:
         if not self._home.journal.exists():
             return []
         with self._locked():
             return Transaction(self._home, disk, report).recover()
-
-    def _pending(self) -> list[str]:
-        """A warning for read-only commands while a transaction is running or was interrupted."""
-        try:
-            if not self._home.journal.exists():
-                return []
-            found = pending(self._home)
-        except DeployError as error:
-            return [error.message]
-        if found is None:
-            return []
-        try:
-            with file_lock(self._home.lock, timeout_s=0):
-                return [
-                    f"an interrupted deploy ({found}) is pending; the next deploy or rollback"
-                    " will finish or undo it"
-                ]
-        except (LockTimeoutError, OSError):
-            return [f"a deploy ({found}) is running; this result may show it half done"]
 
     @contextmanager
     def _cache(self, request: Request) -> Iterator[RepoCache]:
@@ -333,14 +320,6 @@ class DeployService:
                 file = cache_file(self._home.cache, str(self._home.root), str(self._home.cwd), repo)
                 self._caches[repo] = RepoCache(TreeReader(HashCache(file)))
             yield self._caches[repo]
-
-    @contextmanager
-    def _command(self, name: str) -> Iterator[None]:
-        """Name the command in errors."""
-        try:
-            yield
-        except DeployError as error:
-            raise error.during(name) from error.__cause__
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -373,7 +352,9 @@ def _untouched(found: Proposal) -> Envelope[PlanData]:
     return Envelope.of("deploy --apply", data, found.plan.warnings)
 
 
-def open_service(settings: Settings) -> DeployService:
+def open_service(settings: Settings, unchanged: Unchanged | None = None) -> DeployService:
     """The service for the environment that the settings were read from."""
     cache = settings.directories.cache / "deploy"
-    return DeployService(Home.of(settings.environ, settings.home, settings.cwd, cache))
+    places = settings.home, settings.cwd, cache, settings.project
+    home = Home.of(settings.environ, *places)
+    return DeployService(home, unchanged=unchanged)

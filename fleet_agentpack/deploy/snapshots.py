@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, copy_name, names_in, owner
 from fleet_agentpack.kit.stamps import Remembered
@@ -261,8 +262,10 @@ class SnapshotStore:
 
     def _origin(self, snapshot_id: str) -> _Origin:
         """Empty for a snapshot of agentpack itself, and when the file cannot be read."""
+        path = self.directory(snapshot_id) / ORIGIN_FILE
+        looks.at(path)
         try:
-            data = (self.directory(snapshot_id) / ORIGIN_FILE).read_bytes()
+            data = path.read_bytes()
             origin = msgspec.convert(json.loads(data), _Origin)
             _check_paths(directory for _, directory in origin.roots or ())
             return origin

@@ -11,7 +11,8 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
-from fleet_agentpack.wire.call import Call, CurrentCall
+from fleet_agentpack.wire.approval import Approval, CurrentApproval, Unanswered
+from fleet_agentpack.wire.call import Call, CurrentCall, in_thread
 from fleet_agentpack.wire.provider import DESTROYS, READS, DomainTools
 
 if TYPE_CHECKING:
@@ -45,15 +46,17 @@ SnapshotId = Annotated[str, Field(description="Snapshot id to rollback to.")]
 def open_service(settings: Settings) -> "DeployService":
     """The deploy service for the server's environment."""
     from fleet_agentpack.deploy import service
+    from fleet_agentpack.deploy.unchanged import Unchanged
 
-    return service.open_service(settings)
+    return service.open_service(settings, Unchanged())
 
 
 mcp = DomainTools(
     "agentpack",
     server_name="agentpack",
     instructions="agentpack: deploy instructions, skills, prompts and commands to Codex,"
-    " Claude Code, Cursor and VS Code. plan, diff, deploy_apply; status finds drift; rollback.",
+    " Claude Code, Cursor and VS Code. [Call {plan, diff, deploy_apply}.] [{status} finds drift.]"
+    " [{rollback} goes back.]",
     error=DeployError,
     open_service=open_service,
 )
@@ -72,7 +75,7 @@ def plan(
 ) -> "results.Envelope[results.PlanData]":
     """List the files that deploying the pack of agent instructions would create, update or delete.
 
-    Call it first, then diff or deploy_apply.
+    Call it first[, then {diff or deploy_apply}].
     """
     return deploy.plan(
         Request(repo, profile, target, machine, dry_run=dry_run, session=call.session)
@@ -90,7 +93,7 @@ def diff(
     machine: Machine = None,
     dry_run: bool = False,
 ) -> "results.Envelope[results.PlanData]":
-    """Show the changes of the plan as text, as a unified diff. Then call deploy_apply."""
+    """Show the changes of the plan as text, as a unified diff. [Then call {deploy_apply}.]"""
     return deploy.diff(
         Request(repo, profile, target, machine, dry_run=dry_run, session=call.session)
     )
@@ -122,16 +125,17 @@ def doctor(
 ) -> "results.Envelope[results.DoctorData]":
     """Check the pack's directories, permissions, git hygiene and overlays.
 
-    Call it when plan, deploy_apply or rollback fails, and do what it suggests.
+    [Call it when {plan, deploy_apply or rollback} fails, and do what it suggests.]
     """
     return deploy.doctor(Request(repo, target=target))
 
 
 @mcp.tool(annotations=DESTROYS)
-def deploy_apply(
+async def deploy_apply(
     *,
     deploy: "DeployService" = Depends(mcp.service),
     call: Call = CurrentCall(),
+    approval: Approval = CurrentApproval(),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
@@ -139,34 +143,42 @@ def deploy_apply(
     adopt: Adopt = False,
     dry_run: ForcedDryRun = False,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
-) -> "results.Envelope[results.PlanData]":
+) -> "results.Envelope[results.PlanData] | Unanswered":
     """Write the files of the plan for Codex, Claude Code, Cursor and VS Code, all or nothing.
 
-    Call plan first; rollback with the snapshot_id undoes it.
+    [Call {plan} first[; {rollback} with the snapshot_id undoes it].]
     """
     asked = Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt)
-    return deploy.deploy(replace(asked, session=call.session), call.report)
+    request = replace(asked, session=call.session)
+    apply = in_thread(lambda approved: deploy.deploy_approved(request, call.report, approved))
+    if dry_run:
+        return await apply(None)
+    return await approval.carry_out(in_thread(lambda: deploy.question(request)), apply)
 
 
 @mcp.tool(annotations=DESTROYS)
-def rollback(
+async def rollback(
     *,
     deploy: "DeployService" = Depends(mcp.service),
     call: Call = CurrentCall(),
+    approval: Approval = CurrentApproval(),
     repo: Repo = None,  # noqa: ARG001 - the contract has it; snapshots are in the home
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
-) -> "results.Envelope[results.RollbackData]":
-    """Restore the deployed files of a snapshot, then call status to check.
+) -> "results.Envelope[results.RollbackData] | Unanswered":
+    """Restore the deployed files of a snapshot[, then call {status} to check].
 
-    deploy_apply and agentpack://snapshots give the ids.
+    The ids are in agentpack://snapshots[ and in the answers of {deploy_apply}].
     """
-    return deploy.rollback(to, report=call.report)
+    return await approval.carry_out(
+        in_thread(lambda: deploy.rollback_question(to)),
+        in_thread(lambda approved: deploy.rollback(to, call.report, approved)),
+    )
 
 
 @mcp.resource("agentpack://snapshots", mime_type="application/json")
 def snapshots(deploy: "DeployService" = Depends(mcp.service)) -> str:
-    """The snapshots that rollback can return to, newest first."""
+    """The snapshots[ that {rollback} can return to], newest first."""
     return _as_json(deploy.snapshots)
 
 

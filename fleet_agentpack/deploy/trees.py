@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache, may_execute
 from fleet_agentpack.deploy.listing import Lister, Listing
@@ -75,6 +76,7 @@ class TreeReader:
         return tree
 
     def _single(self, path: str) -> Blob:
+        looks.at(path)
         try:
             if os.path.islink(path):
                 return self._linked(path, os.stat(path))
@@ -110,6 +112,7 @@ def _walk(top: str, lister: Lister, skipped: frozenset[str]) -> Iterator[tuple[s
 
 def _through_link(path: str, boundaries: tuple[str, ...]) -> os.stat_result:
     """The stat of a link's target, which must be a file inside the boundaries."""
+    looks.at(path)
     if not is_inside(path, *boundaries):
         raise DeployError.config_invalid(
             f"{path} is a symbolic link that points outside its module",

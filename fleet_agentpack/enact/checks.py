@@ -30,9 +30,8 @@ def checks(settings: Settings) -> Iterable[Check]:
 def _configured(settings: Settings) -> Iterator[Check]:
     try:
         service = EnactService(EnactSettings.of(settings))
-        for unknown in service.config.unknown_keys():
-            detail = f"{service.config.path}: {unknown}"
-            yield Check(AREA, "configuration", "problem", detail, "correct that file")
+        for warning in service.config.warnings:
+            yield Check(AREA, "configuration", "problem", warning, "correct that file")
         yield Check(AREA, "trust policy", "ok", service.config.trust.policy)
         yield _registry(service.config.registry)
     except EnactError as error:

@@ -19,7 +19,7 @@ from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.secret import Secret
-from fleet_agentpack.kit.shapes import YAML, Count, Rule, Text, UnknownKey, convert, unknown_keys
+from fleet_agentpack.kit.shapes import YAML, Count, Rule, Text, convert, unknown_keys
 from fleet_agentpack.kit.stamps import Remembered
 
 _SAME_POLICY = {"require_audit": "require_attestation"}
@@ -101,16 +101,17 @@ class Config:
         """Where tools run. Raises `EnactError` when it cannot be used."""
         return self._section("execution", _Execution, _execution)
 
-    def unknown_keys(self) -> list[UnknownKey]:
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
         """The settings in known sections that mean nothing, such as misspelt ones."""
         if isinstance(self.data, EnactError):
-            return []
+            return ()
         shapes = {"trust": _Trust, "registry": _Registry, "execution": _Execution}
-        return [
-            unknown
+        return tuple(
+            f"{self.path}: {unknown}"
             for name, shape in shapes.items()
             for unknown in unknown_keys(shape, self.data.get(name), (name,))
-        ]
+        )
 
     def _section(self, name: str, shape: type[S], read: Callable[[S], T]) -> T:
         if isinstance(self.data, EnactError):
@@ -136,19 +137,16 @@ class ConfigFile:
         return self._last.get(self._load, self.path)
 
     def _load(self) -> Config:
-        return Config(self.path, _data(self.path), self._environ, self._home)
-
-
-def _data(path: Path) -> Mapping[str, object] | EnactError:
-    try:
-        data = yaml12.load(read_text(path, LARGEST_CONFIG))
-    except FileNotFoundError:
-        return {}
-    except (UnreadableError, yaml12.YamlError) as error:
-        return EnactError.config_invalid(path, str(error))
-    if data is None or isinstance(data, dict):
-        return data or {}
-    return EnactError.config_invalid(path, "the file must be a mapping of sections")
+        data: Any
+        try:
+            data = yaml12.load(read_text(self.path, LARGEST_CONFIG)) or {}
+        except FileNotFoundError:
+            data = {}
+        except (UnreadableError, yaml12.YamlError) as error:
+            data = EnactError.config_invalid(self.path, str(error))
+        if not isinstance(data, dict | EnactError):
+            data = EnactError.config_invalid(self.path, "the file must be a mapping of sections")
+        return Config(self.path, data, self._environ, self._home)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
-from fleet_agentpack.kit.actions import Action, Commands
+from fleet_agentpack.kit.actions import Action, Commands, called, steps
 from fleet_agentpack.kit.errors import AppError, Problem
 
 FIND_ANOTHER = Action(
@@ -28,6 +28,22 @@ def then_again(step: str) -> Action:
     return Action.instruction(f"{step}, then call again", step)
 
 
+class Reason(TypedDict):
+    """Why a call was refused, and what to do next."""
+
+    code: str
+    message: str
+    details: dict[str, Any]
+    next_actions: list[str]
+
+
+class Refusal(TypedDict):
+    """A refused call, as callers receive it."""
+
+    success: Literal[False]
+    error: Reason
+
+
 class EnactError(AppError):
     """An expected failure with a code, details, and the caller's next steps."""
 
@@ -48,12 +64,19 @@ class EnactError(AppError):
     @property
     def next_actions(self) -> list[str]:
         """What an agent can do next."""
-        return [action.for_agent() for action in self.actions]
+        return steps(self.actions)
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Refusal:
         """The error as callers receive it."""
-        told = {"code": self.code, "message": self.message, "details": self.details}
-        return {"success": False, "error": {**told, "next_actions": self.next_actions}}
+        return {
+            "success": False,
+            "error": {
+                "code": self.code,
+                "message": self.message,
+                "details": self.details,
+                "next_actions": self.next_actions,
+            },
+        }
 
     @classmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
@@ -62,12 +85,12 @@ class EnactError(AppError):
         learn = Action(
             "enact__learn",
             {"tool": tool},
-            text=f"call enact__learn for {tool} to read what it takes",
+            text="call {} to read what it takes",
             person="read what it takes with {}",
         )
         actions = [then_again("correct the arguments"), *([learn] if "/" in tool else [])]
-        message = f"{tool}: {'; '.join(map(str, problems))}"
-        return cls("INVALID_ARGUMENTS", message, *actions, tool=tool, problems=listed)
+        message = f"{called(tool)}: {'; '.join(map(str, problems))}"
+        return cls("INVALID_ARGUMENTS", message, *actions, tool=called(tool), problems=listed)
 
     @classmethod
     def bad_argument(cls, field: str, message: str, *actions: Action | str) -> Self:
@@ -79,7 +102,7 @@ class EnactError(AppError):
     @classmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for an internal failure."""
-        message = f"{tool} failed unexpectedly; the server's log says why"
+        message = f"{called(tool)} failed unexpectedly; the server's log says why"
         return cls("INTERNAL_ERROR", message, "look at the server's standard error")
 
     @classmethod
@@ -177,7 +200,7 @@ class EnactError(AppError):
         restore = Action(
             "enact__install",
             {"tool": name},
-            text=f"call enact__install for {name} to put the verified files back",
+            text="call {} to put the verified files back",
             person="put the verified files back with {}",
         )
         message = f"the files of {name}@{version} are not those that were installed: {what}"

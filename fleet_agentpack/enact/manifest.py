@@ -26,7 +26,8 @@ _FORBIDDEN_VARIABLES = re.compile(
     r"(?:PATH|HOME|TMPDIR|IFS|ENV|BASH_ENV|SHELLOPTS|LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS|PERL5.*"
     r"|RUBY(?:OPT|LIB)|FLEET_AGENTPACK_.*|CODER_.*|ENACT_AUTH_TOKEN)\Z"
 )
-
+# What `SKILL.md` says where the package's own file does not.
+_FALLBACKS = ("description", "license", "compatibility", "metadata")
 
 T = TypeVar("T")
 Schema = dict[str, object]  # a JSON Schema
@@ -106,19 +107,21 @@ def load(files: Files) -> Manifest:
     skill = files.read("SKILL.md")
     package = next((name for name in PACKAGE_FILES if files.read(name) is not None), None)
     if skill is not None and package is not None:
-        header, body = _split("SKILL.md", skill)
+        text = frontmatter.split(_decode("SKILL.md", skill))
+        header = _yaml("SKILL.md", text.header) if text.header is not None else {}
+        fallbacks = {key: header[key] for key in _FALLBACKS if key in header}
         fields = _yaml(package, _decode(package, files.read(package) or b""))
-        return parse({**_fallbacks(header), **fields}, body)
+        return parse({**fallbacks, **fields}, text.body.strip())
     for name in MANIFEST_FILES:
         content = files.read(name)
         if content is None:
             continue
         if not name.endswith(".md"):
             return parse(_yaml(name, _decode(name, content)))
-        header, body = _split(name, content)
-        if header is None:
+        text = frontmatter.split(_decode(name, content))
+        if text.header is None:
             raise ManifestError(f"{name} has no header between --- lines")
-        return parse(header, body)
+        return parse(_yaml(name, text.header), text.body.strip())
     raise ManifestError(f"no manifest found; a tool needs one of {', '.join(MANIFEST_FILES)}")
 
 
@@ -163,17 +166,6 @@ def seconds(text: str) -> float:
     if not match:
         raise ManifestError(f"timeout {text[:40]!r} is not a number with one unit, such as 30s")
     return int(match[1]) * _SECONDS[match[2]]
-
-
-def _fallbacks(header: Mapping[str, object] | None) -> dict[str, object]:
-    keys = ("description", "license", "compatibility", "metadata")
-    return {key: header[key] for key in keys if header and key in header}
-
-
-def _split(name: str, content: bytes) -> tuple[dict[str, object] | None, str]:
-    document = frontmatter.split(_decode(name, content))
-    header = None if document.header is None else _yaml(name, document.header)
-    return header, document.body.strip()
 
 
 def _decode(name: str, content: bytes) -> str:

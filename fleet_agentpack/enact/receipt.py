@@ -10,6 +10,7 @@ from typing import Any
 
 from fleet_agentpack.enact.bundle import FileRecord, Folder
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.tool_lists import encoded
 from fleet_agentpack.kit.results import jsonable
 
 BUILTIN = "builtin"
@@ -33,13 +34,10 @@ class Receipt:
         """Whether it claims to come from this package; `Sources.recheck` proves it."""
         return self.source == BUILTIN
 
-    def to_json(self) -> dict[str, object]:
+    def content(self) -> bytes:
         """The receipt as it is stored; the order of the fields is that of the file."""
         files = dict(sorted(self.files.items()))
-        stored: dict[str, object] = jsonable(
-            replace(self, digest=f"sha256:{self.digest}", files=files)
-        )
-        return stored
+        return encoded(jsonable(replace(self, digest=f"sha256:{self.digest}", files=files)))
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Receipt:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import ManifestError
@@ -14,6 +14,11 @@ from fleet_agentpack.kit import process
 from fleet_agentpack.kit.errors import Problem
 
 LONGEST_CHECK_S = 5.0
+
+
+class _Validator(Protocol):
+    def iter_errors(self, instance: object) -> Iterable[Any]:
+        """Every `jsonschema.ValidationError`."""
 
 
 def check(tool: str, schema: Mapping[str, Any], value: Any) -> list[Problem]:
@@ -80,7 +85,7 @@ def _check(schema: Mapping[str, Any], value: Any) -> list[Problem]:
 
 
 @lru_cache(maxsize=512)
-def _validator(schema_text: str) -> Any:
+def _validator(schema_text: str) -> _Validator:
     import jsonschema  # type: ignore[import-untyped,unused-ignore]
     from referencing import Registry
 
@@ -91,7 +96,8 @@ def _validator(schema_text: str) -> Any:
     except jsonschema.SchemaError as error:
         raise ManifestError(error.message[:200]) from error
     # An empty registry: a `$ref` never makes this process fetch anything.
-    return kind(schema, registry=Registry())
+    validator: _Validator = kind(schema, registry=Registry())
+    return validator
 
 
 def _problems(error: Any) -> list[Problem]:

@@ -20,7 +20,7 @@ from fleet_agentpack.enact.results import BrokenTool, if_any
 from fleet_agentpack.enact.sessions import Sessions
 from fleet_agentpack.enact.store import Store
 from fleet_agentpack.enact.tool_lists import ToolsFile
-from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.actions import Action, named
 from fleet_agentpack.kit.results import UNKNOWN
 
 if TYPE_CHECKING:
@@ -152,7 +152,10 @@ class EnactService:
     def installed(self, session: str | None = None) -> results.ToolList:
         """What is installed."""
         projection = self.projection(session)
-        names = {name: tuple(scripts.values()) for name, scripts in projection.names.items()}
+        names = {
+            name: tuple(filter(None, map(named, scripts.values())))
+            for name, scripts in projection.names.items()
+        }
         tools = tuple(
             results.InstalledTool(
                 name, found.version, found.manifest.description, names.get(name, ())
@@ -160,7 +163,7 @@ class EnactService:
             for name, found in sorted(projection.installed.items())
         )
         left_out = [f"{each.name} is left out: {each.error.message}" for each in projection.broken]
-        warnings = [*projection.warnings, *left_out]
+        warnings = [*self.config.warnings, *projection.warnings, *left_out]
         if self.store.unfinished():
             warnings.append("an interrupted change will be finished by the next install")
         return results.ToolList(tools, if_any(warnings))
@@ -253,8 +256,9 @@ class EnactService:
         pinned = self.project_tools().tools
         done = [self.install(each.name, each.version, project=True) for each in pinned]
         message = "\n".join(each.message for each in done) or "The project pins no tools"
-        told = [each.warnings for each in done if each.warnings is not UNKNOWN]
-        return results.ChangeResult(message, if_any(itertools.chain.from_iterable(told)))
+        told = (each.warnings for each in done if each.warnings is not UNKNOWN)
+        once = dict.fromkeys(itertools.chain.from_iterable(told))
+        return results.ChangeResult(message, if_any(once))
 
     def _run_installed(
         self, found: Installed, script: Script | None, given: Mapping[str, Any], report: Report
@@ -295,8 +299,9 @@ class EnactService:
             return self.store
         if session is None:
             message = "this server installs tools per session, and this call has no session"
-            step = "connect with a session or a token, or use enact__run"
-            raise EnactError("SESSION_REQUIRED", message, step)
+            run = Action("enact__run", text="or run it without installing it: {}")
+            step = "connect with a session or a token"
+            raise EnactError("SESSION_REQUIRED", message, step, run)
         return self._sessions.store(session)
 
     def _not_ours(self, name: str, store: Store) -> EnactError:
@@ -320,7 +325,7 @@ def _script(manifest: Manifest, wanted: Reference) -> Script | None:
     raise EnactError(
         "SCRIPT_NOT_FOUND",
         f"{manifest.name} {said}",
-        *[Action("enact__run", {"tool": each}, f"run {each}", "{}") for each in runs],
+        *[Action("enact__run", {"tool": each}, "call {}", "{}") for each in runs],
         *([] if known else [f"run {manifest.name} without a script"]),
         tool=manifest.name,
         scripts=known,

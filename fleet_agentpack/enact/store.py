@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import is_version
-from fleet_agentpack.enact.tool_lists import McpFile, ToolsFile, encoded, read_object
+from fleet_agentpack.enact.tool_lists import McpFile, ToolsFile, read_object
 from fleet_agentpack.kit.disk import Disk
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.journal import SwapError
@@ -151,11 +151,11 @@ class Store:
             pins, previous = before.adding(name, version), before.tools.get(name)
             changes: dict[Path, New] = {
                 self.folder(name, version): lambda place: write_tree(place, package),
-                self._receipt_path(name, version): encoded(receipt.to_json()),
-                pins.path: encoded(pins.data),
+                self._receipt_path(name, version): receipt.content(),
+                pins.path: pins.content(),
             }
             if project is None:
-                changes[self.mcp_path] = encoded(mcp.adding(name, version).data)
+                changes[self.mcp_path] = mcp.adding(name, version).content()
             if previous is not None and previous != version:
                 changes |= self._unneeded(name, previous, pins)
             self._swap.replace(changes)
@@ -169,9 +169,9 @@ class Store:
             if version is None:
                 raise EnactError.not_installed(name)
             mcp, pins = self.mcp(), before.removing(name)
-            changes: dict[Path, New] = {pins.path: encoded(pins.data)}
+            changes: dict[Path, New] = {pins.path: pins.content()}
             if project is None:
-                changes[self.mcp_path] = encoded(mcp.removing(name).data)
+                changes[self.mcp_path] = mcp.removing(name).content()
             self._swap.replace(changes | self._unneeded(name, version, pins))
         return StoreChange(version, warnings)
 
@@ -179,7 +179,7 @@ class Store:
         """Change `mcp.json` under the lock. Raises `EnactError`."""
         with self._locked():
             changed = change(self.mcp())
-            write_atomic(changed.path, encoded(changed.data), durable=True)
+            write_atomic(changed.path, changed.content(), durable=True)
             return changed
 
     @contextmanager

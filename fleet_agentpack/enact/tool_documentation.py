@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleet_agentpack.enact.manifest import Manifest, Script, Variable
+from fleet_agentpack.kit.actions import named
 
 
 def describe(manifest: Manifest, mcp_names: Mapping[str | None, str]) -> str:
@@ -23,15 +24,17 @@ def describe(manifest: Manifest, mcp_names: Mapping[str | None, str]) -> str:
 
 
 def _script(key: str, script: Script, mcp_name: str | None) -> list[str]:
-    how = (
-        f"Call `{mcp_name}`."
-        if mcp_name
-        else f'Install it, or call `enact__run` with `tool: "{key}"`.'
-    )
+    how = _how(key, named(mcp_name) if mcp_name else "", named("enact__run"))
     parts = [f"### {key}", script.description, how, "Input:", _fenced(script.input_schema)]
     if script.output_schema is not None:
         parts += ["Output:", _fenced(script.output_schema)]
     return parts
+
+
+def _how(key: str, own_name: str, run: str) -> str:
+    if own_name:
+        return f"Call `{own_name}`."
+    return f'Install it, or call `{run}` with `tool: "{key}"`.' if run else "Install it first."
 
 
 def _variable(variable: Variable) -> str:

@@ -53,6 +53,10 @@ class ToolsFile:
         """The installed version of every tool."""
         return dict(self.data.get("tools", {}))
 
+    def content(self) -> bytes:
+        """What the file holds."""
+        return encoded(self.data)
+
     def adding(self, name: str, version: str) -> ToolsFile:
         """The same, with this tool added."""
         return ToolsFile(self.path, {**self.data, "tools": {**self.tools, name: version}})
@@ -120,15 +124,11 @@ class McpFile:
         """The same, with this toolset, in which every tool is named once."""
         return replace(self, toolsets={**self.toolsets, name: tuple(dict.fromkeys(members))})
 
-    @property
-    def data(self) -> dict[str, object]:
-        """The file's content."""
-        return {
-            **self.other,
-            "tools": dict(self.tools),
-            "toolsets": {name: list(members) for name, members in self.toolsets.items()},
-            "activeToolset": self.active,
-        }
+    def content(self) -> bytes:
+        """What the file holds."""
+        toolsets = {name: list(members) for name, members in self.toolsets.items()}
+        lists = {"tools": dict(self.tools), "toolsets": toolsets, "activeToolset": self.active}
+        return encoded({**self.other, **lists})
 
 
 def _without(tools: Mapping[str, str], name: str) -> dict[str, str]:

@@ -79,8 +79,8 @@ class InstalledTools:
 mcp = DomainTools(
     "enact",
     server_name="enact-mcp-server",
-    instructions="enact: find, read about, install and run tools from a registry; enact__search, "
-    "enact__learn, enact__install, then call the tool by its own name.",
+    instructions="enact: find, read about, install and run tools from a registry. [Call"
+    " {enact__search, enact__learn}[, {enact__install}, then the tool by its own name].]",
     error=EnactError,
     open_service=open_service,
     catalogue=InstalledTools,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
@@ -37,6 +37,9 @@ class Workspaces(Protocol):
 
     async def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """Create an agent and wait until it is ready."""
+
+    async def unsaved(self, agent: AgentSnapshot) -> Sequence[str] | None:
+        """The files whose changes are not committed; None where that cannot be seen."""
 
     async def delete(self, agent: AgentSnapshot, report: Progress) -> str | None:
         """Delete an agent, even a busy one; returns a note about the work that was kept."""

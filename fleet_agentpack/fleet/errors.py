@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, TypedDict
 
-from fleet_agentpack.kit.actions import Action, Commands
+from fleet_agentpack.kit.actions import Action, Commands, called, steps
+from fleet_agentpack.kit.approval import Refusal
 from fleet_agentpack.kit.errors import AppError, Problem
 
 Kind = Literal["bad_request", "not_found", "conflict", "unavailable"]
@@ -16,6 +17,14 @@ STATUS: dict[Kind, int] = {
     "conflict": 409,
     "unavailable": 503,
 }
+
+
+class Failure(TypedDict):
+    """A failed call, as callers receive it."""
+
+    error: Kind
+    message: str
+    details: dict[str, object]
 
 
 class FleetError(AppError):
@@ -35,9 +44,9 @@ class FleetError(AppError):
         self.kind = kind
         self.details = {"status": STATUS[kind], **details}
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Failure:
         """The contract's `{error, message, details}`; the message ends with what to do."""
-        message = " ".join([str(self), *(action.for_agent() for action in self.actions)])
+        message = " ".join([str(self), *steps(self.actions)])
         return {"error": self.kind, "message": message, "details": self.details}
 
     @classmethod
@@ -97,14 +106,23 @@ class FleetError(AppError):
         """400 for arguments that do not fit the tool's schema."""
         told = "; ".join(str(problem) for problem in problems)
         return cls.bad_request(
-            f"Invalid arguments for {tool}: {told}",
+            f"Invalid arguments for {called(tool)}: {told}",
             problems=[{"field": p.field, "message": p.message} for p in problems],
+        )
+
+    @classmethod
+    def not_approved(cls, tool: str, refusal: Refusal) -> Self:
+        """400 for a change that a person was to agree to and has not."""
+        return cls.bad_request(
+            f"{tool} was not carried out: {refusal.told}.", reason=f"approval_{refusal.value}"
         )
 
     @classmethod
     def unexpected(cls, tool: str) -> Self:
         """503 for an internal failure."""
-        return cls.unavailable(f"{tool} failed unexpectedly; the server's log has the details.")
+        return cls.unavailable(
+            f"{called(tool)} failed unexpectedly; the server's log has the details."
+        )
 
 
 class UnconfirmedError(FleetError):

@@ -10,6 +10,7 @@ from fleet_agentpack.config import FleetTable
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.secret import Secret
+from fleet_agentpack.kit.shapes import ShapeError
 from fleet_agentpack.settings import Settings, SettingsError
 
 ENGINE_VARIABLE = "FLEET_AGENTPACK_FLEET"
@@ -23,7 +24,11 @@ def fleet_table(settings: Settings) -> FleetTable:
     try:
         return settings.read_table(FleetTable, "fleet")
     except SettingsError as error:
-        raise FleetError.unavailable(f"{error}.") from error
+        wrong = error.__cause__
+        named = (
+            {"setting": str(wrong.misfits[0].place[-1])} if isinstance(wrong, ShapeError) else {}
+        )
+        raise FleetError.unavailable(f"{error}.", **named) from error
 
 
 def choose_engine(settings: Settings, table: FleetTable) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from fleet_agentpack.fleet.models import Source, TaskStatus
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
@@ -48,9 +48,8 @@ class RoleList:
     roles: list[Role]
 
 
-@dataclass(frozen=True)
-class AgentSummary:
-    """An agent in the list of all agents."""
+class AgentSummary(NamedTuple):
+    """An agent in the list of all agents; cheap, because fleets are large."""
 
     name: str
     status: AgentStatus

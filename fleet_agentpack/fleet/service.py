@@ -15,8 +15,10 @@ from fleet_agentpack.fleet.backend import Backend, Progress
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
 from fleet_agentpack.fleet.ledger import Ledger, TaskOpenError
 from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, NewAgent, Source, Task, shorten
+from fleet_agentpack.fleet.questions import about_deletion
 from fleet_agentpack.fleet.reconcile import CLAIM_S, reconcile
 from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.results import UNKNOWN
 
 MAX_PAGE_SIZE = 100
@@ -179,9 +181,20 @@ class FleetService:
         summary = results.describe(results.TaskSummary, stopped)
         return results.TaskChanged(summary, "idle", f"Task stopped on agent '{agent.name}'")
 
-    async def delete(self, name: str, report: Progress = quiet) -> results.AgentDeleted:
-        """Delete an agent and its workspace, even a busy one."""
+    async def deletion(self, name: str) -> Question:
+        """What a person is asked before an agent is deleted."""
+        return await self._deletion(await self._find(name))
+
+    async def delete(
+        self, name: str, report: Progress = quiet, approved: str | None = None
+    ) -> results.AgentDeleted:
+        """Delete an agent and its workspace, even a busy one.
+
+        Raises `PlanChangedError` if that would not be, or no longer, what was approved.
+        """
         agent = await self._find(name)
+        if approved is not None:
+            (await self._deletion(agent)).check(approved)
         note = await self._backend.delete(agent, report)
         await asyncio.to_thread(self._close_open_task, agent.workspace_id)
         message = f"Agent '{agent.name}' deleted successfully{f'. {note}' if note else ''}"
@@ -191,6 +204,10 @@ class FleetService:
         """What an agent said, oldest first."""
         said = await self._backend.messages(await self._find(name))
         return results.Transcript([results.describe(results.TranscriptLine, row) for row in said])
+
+    async def _deletion(self, agent: AgentSnapshot) -> Question:
+        task = await self._reconciled(agent)
+        return about_deletion(agent, task, await self._backend.unsaved(agent))
 
     async def _find(self, name: str, *, detailed: bool = False) -> AgentSnapshot:
         check_existing_name(name)
@@ -287,9 +304,9 @@ class FleetService:
 
 
 def _summary(agent: ListedAgent, task: Task | None) -> results.AgentSummary:
-    status = _status(agent.online, task is not None)
-    current = task.summary if task and status == "busy" else None
-    return results.AgentSummary(agent.name, status, current)
+    if task is None or not agent.online:
+        return results.AgentSummary(agent.name, "idle" if agent.online else "offline", None)
+    return results.AgentSummary(agent.name, "busy", task.summary)
 
 
 def _detail(

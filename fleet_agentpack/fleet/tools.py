@@ -7,6 +7,7 @@ from pydantic import Field
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire.approval import Approval, CurrentApproval, Unanswered
 from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.provider import DESTROYS_REMOTE, READS_REMOTE, WRITES_REMOTE, DomainTools
 
@@ -25,8 +26,8 @@ def open_service(settings: Settings) -> "FleetService":
 mcp = DomainTools(
     "fleet",
     server_name="fleet-mcp",
-    instructions="fleet: run coding agents in workspaces of their own. list_agents, create_agent,"
-    " start_agent_task; show_agent shows progress.",
+    instructions="fleet: run coding agents in workspaces of their own."
+    " [Call {list_agents, create_agent, start_agent_task}.] [{show_agent} shows progress.]",
     error=FleetError,
     open_service=open_service,
 )
@@ -38,13 +39,13 @@ async def create_agent(
     fleet: "FleetService" = Depends(mcp.service),
     call: Call = CurrentCall(),
     name: Annotated[str, Field(description="1-20 letters, digits, single hyphens")],
-    project: Annotated[str, Field(description="From list_agent_projects")],
-    role: Annotated[str, Field(description="From list_agent_roles")] = "coder",
+    project: Annotated[str, Field(description="From {list_agent_projects}")],
+    role: Annotated[str, Field(description="From {list_agent_roles}")] = "coder",
     spec: Annotated[str, Field(description="Objective, context and deliverables")],
 ) -> "results.AgentCreated":
     """Create a coding agent in its own workspace and wait until it is ready.
 
-    list_agent_projects and list_agent_roles give the names; start_agent_task gives it work.
+    [Names are in {list_agent_projects and list_agent_roles}[; {start_agent_task} gives it work].]
     """
     return await fleet.create(name, project, role, spec, call.report)
 
@@ -52,7 +53,7 @@ async def create_agent(
 @mcp.tool(annotations=READS_REMOTE)
 async def list_agents(fleet: "FleetService" = Depends(mcp.service)) -> "results.AgentList":
     """List all agents with status (busy, idle, offline) and current task; call it first to get
-    names. Then call show_agent for details, or start_agent_task on an idle agent.
+    names. [Then call {show_agent} for details[, or {start_agent_task} on an idle agent].]
     """
     return await fleet.agents()
 
@@ -62,7 +63,7 @@ async def show_agent(
     *, fleet: "FleetService" = Depends(mcp.service), agent_name: str
 ) -> "results.AgentShown":
     """Show one agent in detail (status, role, spec, current task, pull request), also to watch a
-    task. Once it is idle, show_agent_task_history tells how the task ended.
+    task. [Once it is idle, {show_agent_task_history} tells how the task ended.]
     """
     return await fleet.show(agent_name)
 
@@ -77,20 +78,27 @@ async def show_agent_task_history(
 ) -> "results.TaskHistory":
     """Show an agent's tasks with their outcomes, newest first; call it once the agent is idle.
 
-    Follow up with start_agent_task.
+    [Follow up with {start_agent_task}.]
     """
     return await fleet.history(agent_name, page, page_size)
 
 
 @mcp.tool(annotations=DESTROYS_REMOTE)
 async def delete_agent(
-    *, fleet: "FleetService" = Depends(mcp.service), call: Call = CurrentCall(), agent_name: str
-) -> "results.AgentDeleted":
+    *,
+    fleet: "FleetService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    approval: Approval = CurrentApproval(),
+    agent_name: str,
+) -> "results.AgentDeleted | Unanswered":
     """Delete an agent that is no longer needed and destroy its workspace, even while it is busy.
 
     The message says what was kept.
     """
-    return await fleet.delete(agent_name, call.report)
+    return await approval.carry_out(
+        lambda: fleet.deletion(agent_name),
+        lambda approved: fleet.delete(agent_name, call.report, approved),
+    )
 
 
 @mcp.tool(annotations=WRITES_REMOTE)
@@ -99,7 +107,7 @@ async def start_agent_task(
 ) -> "results.TaskChanged":
     """Give an idle agent a task; the agent keeps working after this call returns.
 
-    Watch it with show_agent, interrupt it with stop_agent_task.
+    [Watch it with {show_agent}[, interrupt it with {stop_agent_task}].]
     """
     return await fleet.start(agent_name, task_description)
 
@@ -110,7 +118,7 @@ async def stop_agent_task(
 ) -> "results.TaskChanged":
     """Interrupt a busy agent's task, to correct or replace it.
 
-    Then give it another with start_agent_task.
+    [Then give it another with {start_agent_task}.]
     """
     return await fleet.stop(agent_name)
 
@@ -121,7 +129,7 @@ async def list_agent_roles(
 ) -> "results.RoleList":
     """List the roles that a project's agents can have, with what each does.
 
-    Pass one to create_agent.
+    [Pass one to {create_agent}.]
     """
     return await fleet.roles(project)
 
@@ -132,6 +140,6 @@ async def list_agent_projects(
 ) -> "results.ProjectList":
     """List the projects that agents can be created for.
 
-    Call list_agent_roles or create_agent next.
+    [Call {list_agent_roles or create_agent} next.]
     """
     return await fleet.projects()

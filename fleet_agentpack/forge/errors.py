@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.actions import Action, called, steps
 from fleet_agentpack.kit.errors import AppError, Problem
 
 Code = Literal[
@@ -62,11 +62,7 @@ def run(text: str, *words: str) -> Action:
 
 
 ADD_REGISTRY = run("Add a registry: {}", "registry", "add", "NAME", "URL")
-LOOK_CLOSER = Action(
-    "fractary_forge_tool_validate",
-    text="Look closer: fractary_forge_agent_validate, {}",
-    person="Look closer: fleet-agentpack forge agent-validate PATH, {}",
-)
+LOOK_CLOSER = [call(f"{kind}_validate", "Look closer: {}") for kind in ("agent", "tool")]
 SEE_REGISTRIES = call("config_registry_list", "See the registries: {}")
 
 
@@ -88,7 +84,7 @@ class ForgeError(AppError):
     @property
     def suggestions(self) -> list[str]:
         """What an agent can do next."""
-        return [action.for_agent() for action in self.actions]
+        return steps(self.actions)
 
     def payload(self) -> dict[str, Any]:
         """The error as the contract has it."""
@@ -105,9 +101,9 @@ class ForgeError(AppError):
         """A call whose arguments do not fit the tool's schema."""
         return cls(
             "VALIDATION_ERROR",
-            f"{tool}: " + "; ".join(str(problem) for problem in problems),
-            f"Check the arguments against the input schema of {tool}",
-            tool=tool,
+            f"{called(tool)}: " + "; ".join(str(problem) for problem in problems),
+            f"Check the arguments against the input schema of {called(tool)}",
+            tool=called(tool),
             problems=[{"field": problem.field, "message": problem.message} for problem in problems],
         )
 
@@ -116,9 +112,9 @@ class ForgeError(AppError):
         """An internal failure."""
         return cls(
             "INTERNAL_ERROR",
-            f"{tool} failed unexpectedly; the server's log has the trace",
+            f"{called(tool)} failed unexpectedly; the server's log has the trace",
             "Try again; if it stays, report it with the server's log",
-            tool=tool,
+            tool=called(tool),
         )
 
     @classmethod
@@ -221,4 +217,4 @@ class ForgeError(AppError):
     @classmethod
     def dependency(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A base or a dependency that is missing or circular."""
-        return cls("DEPENDENCY_ERROR", message, *(suggestions or [LOOK_CLOSER]), **details)
+        return cls("DEPENDENCY_ERROR", message, *(suggestions or LOOK_CLOSER), **details)

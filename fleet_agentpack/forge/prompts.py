@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from fleet_agentpack.kit.actions import called
 from fleet_agentpack.kit.results import jsonable
 
 if TYPE_CHECKING:
@@ -15,8 +16,10 @@ def search_plugins(task: str) -> str:
     """How to find a plugin for a task."""
     return (
         f"Find a plugin for this task: {task}\n\n"
-        "1. Call fractary_forge_plugin_search with two or three short queries, one word each.\n"
-        "2. Call fractary_forge_plugin_info with remote: true for the best three results.\n"
+        f"1. Call {called('fractary_forge_plugin_search')} with two or three short queries, one"
+        " word each.\n"
+        f"2. Call {called('fractary_forge_plugin_info')} with remote: true for the best three"
+        " results.\n"
         "3. Compare what their agents, tools and commands do for the task; name the licence and "
         "what each depends on.\n"
         "4. Recommend one, or none, and say why. The user installs it with: "
@@ -37,7 +40,7 @@ def set_up(service: ForgeService) -> str:
         "3. Should definitions come from this project, from ~/.fractary, from a stockyard? "
         "(`resolution` in .fractary/config.json)\n"
         "At the end show me the commands to run; without a configuration file the first is: "
-        "fleet-agentpack forge init. Then check with fractary_forge_config_show.\n"
+        f"fleet-agentpack forge init. Then check with {called('fractary_forge_config_show')}.\n"
     )
 
 
@@ -54,5 +57,6 @@ def resolve_fork(service: ForgeService, name: str) -> str:
         "3. Then tell me the command: fleet-agentpack forge merge "
         f"{name} (with --theirs or --ours where all conflicts go one way), or the edit to make in "
         "the fork's file first.\n"
-        "4. Afterwards check with fractary_forge_agent_validate or fractary_forge_tool_validate.\n"
+        f"4. Afterwards check with {called('fractary_forge_agent_validate')} or"
+        f" {called('fractary_forge_tool_validate')}.\n"
     )

@@ -7,19 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleet_agentpack.forge import results
-from fleet_agentpack.forge.command_results import Merge
 from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.definitions.definition import MAX_DEFINITION_BYTES, SUFFIXES
 from fleet_agentpack.forge.definitions.index import DefinitionIndex, Progress
-from fleet_agentpack.forge.definitions.info import agent_info, tool_info
-from fleet_agentpack.forge.definitions.resolver import Resolver
-from fleet_agentpack.forge.definitions.validation import validate
 from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
-from fleet_agentpack.forge.forks.merge import plan_merge
 from fleet_agentpack.forge.names import Kind, check_name, checked_reference
 from fleet_agentpack.forge.plugins.folders import manifest_of
 from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, Vault
@@ -29,6 +25,10 @@ from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text
 from fleet_agentpack.settings import Settings
+
+if TYPE_CHECKING:
+    from fleet_agentpack.forge.command_results import Merge
+    from fleet_agentpack.forge.definitions.resolver import Resolver
 
 LOG_LEVELS = {
     "debug": logging.DEBUG,
@@ -103,6 +103,8 @@ class ForgeService:
         self, kind: Kind, name: str, version: str | None = None, source: str = "all"
     ) -> results.AgentInfo | results.ToolInfo:
         """One agent or tool in detail. Raises `ForgeError`."""
+        from fleet_agentpack.forge.definitions.info import agent_info, tool_info
+
         reference = checked_reference(kind, name, version)
         workspace = self.workspace()
         found = workspace.resolver.resolve(kind, reference, source)
@@ -120,6 +122,8 @@ class ForgeService:
         anywhere: bool = False,
     ) -> results.Validation:
         """Validate a definition by path or by name. Raises `ForgeError` when there is none."""
+        from fleet_agentpack.forge.definitions.validation import validate
+
         if (path is None) == (name is None):
             raise ForgeError.invalid(
                 "give either `path` or `name`" + ("" if path is None else ", not both"),
@@ -253,6 +257,8 @@ class ForgeService:
 
     def merge_plan(self, name: str) -> Merge:
         """What merging upstream into a fork would do. Raises `ForgeError`."""
+        from fleet_agentpack.forge.forks.merge import plan_merge
+
         check_name("agent", name)
         workspace = self.workspace()
         plan = plan_merge(workspace.forks, workspace.resolver, name)

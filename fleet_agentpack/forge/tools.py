@@ -13,7 +13,7 @@ from fleet_agentpack.forge import prompts
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.call import Call, CurrentCall
-from fleet_agentpack.wire.provider import DESTROYS, READS, READS_REMOTE, DomainTools
+from fleet_agentpack.wire.provider import DESTROYS, READS, READS_REMOTE, DomainTools, needs
 
 if TYPE_CHECKING:
     from fleet_agentpack.forge import results
@@ -44,8 +44,8 @@ def open_service(settings: Settings) -> "ForgeService":
 mcp = DomainTools(
     "forge",
     server_name="fractary-forge",
-    instructions="forge: look up and validate agent, tool and plugin definitions; one of the"
-    " fractary_forge_*_list tools, then info, then validate.",
+    instructions="forge: look up and validate agent, tool and plugin definitions. [Begin with"
+    " {fractary_forge_agent_list, fractary_forge_tool_list or fractary_forge_plugin_list}.]",
     error=ForgeError,
     open_service=open_service,
 )
@@ -63,7 +63,7 @@ def fractary_forge_agent_list(
 ) -> "results.AgentList | results.ToolList":
     """List agent definitions (not running agents), optionally filtered by tags and source.
 
-    Call fractary_forge_agent_info next with one of the names.
+    [Call {fractary_forge_agent_info} next with one of the names.]
     """
     return forge.listing(
         "agent", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
@@ -79,7 +79,7 @@ def fractary_forge_agent_info(
     source: Source = "all",
 ) -> "results.AgentInfo | results.ToolInfo":
     """Read one agent definition (prompt, tools, base, dependencies) before you use, fork or change
-    it. Call fractary_forge_agent_validate next to check it.
+    it. [Call {fractary_forge_agent_validate} next to check it.]
     """
     return forge.info("agent", name, version, source)
 
@@ -111,7 +111,7 @@ def fractary_forge_tool_list(
 ) -> "results.AgentList | results.ToolList":
     """List tool definitions that agents can be given, optionally filtered by tags and source.
 
-    Call fractary_forge_tool_info next with one of the names.
+    [Call {fractary_forge_tool_info} next with one of the names.]
     """
     return forge.listing(
         "tool", tags=tags or (), source=source, limit=limit, offset=offset, report=call.report
@@ -127,7 +127,7 @@ def fractary_forge_tool_info(
     source: Source = "all",
 ) -> "results.AgentInfo | results.ToolInfo":
     """Read one tool definition with its inputs and outputs as JSON Schema, before you use or change
-    it. Call fractary_forge_tool_validate next to check it.
+    it. [Call {fractary_forge_tool_validate} next to check it.]
     """
     return forge.info("tool", name, version, source)
 
@@ -156,7 +156,7 @@ def fractary_forge_plugin_list(
 ) -> "results.PluginList":
     """List installed plugins, or only those with a newer version in a registry.
 
-    Call fractary_forge_plugin_info next to see what one contains.
+    [Call {fractary_forge_plugin_info} next to see what one contains.]
     """
     return forge.plugin_list(scope, outdated=outdated)
 
@@ -186,7 +186,7 @@ def fractary_forge_plugin_search(
 ) -> "results.PluginSearch":
     """Search the registries for plugins to install; an empty query lists all.
 
-    Call fractary_forge_plugin_info next, with remote: true.
+    [Call {fractary_forge_plugin_info} next, with remote: true.]
     """
     return forge.plugin_search(query, tags or (), limit, offset)
 
@@ -199,7 +199,7 @@ def fractary_forge_config_get(
 ) -> "results.ConfigValue":
     """Get one forge configuration value by its key.
 
-    Call fractary_forge_config_show for all keys.
+    [Call {fractary_forge_config_show} for all keys.]
     """
     return forge.config_get(key)
 
@@ -212,7 +212,7 @@ def fractary_forge_config_show(
     format: Literal["json", "yaml"] = "json",
 ) -> "results.ConfigView":
     """Show the whole forge configuration and the files it comes from; call it when something is not
-    found. Call fractary_forge_config_registry_list next for the registries' logins.
+    found. [Call {fractary_forge_config_registry_list} next for the registries' logins.]
     """
     return forge.config_show(include_defaults=includeDefaults, layout=format)
 
@@ -223,7 +223,7 @@ def fractary_forge_config_registry_list(
 ) -> "results.RegistryList":
     """List the plugin registries in lookup order, with their login status.
 
-    Call fractary_forge_plugin_search next to search them.
+    [Call {fractary_forge_plugin_search} next to search them.]
     """
     return forge.registry_list()
 
@@ -234,7 +234,7 @@ def fractary_forge_cache_stats(
 ) -> "results.CacheStats":
     """Show the size and age of the forge cache; call it when a registry's answers look outdated.
 
-    Call fractary_forge_cache_clear next to have them fetched again.
+    [Call {fractary_forge_cache_clear} next to have them fetched again.]
     """
     return forge.cache_stats()
 
@@ -248,7 +248,7 @@ def fractary_forge_cache_clear(
 ) -> "results.CacheCleared":
     """Clear the forge cache (all of it by default), so that registries are queried again.
 
-    Call fractary_forge_cache_stats first to see what it holds.
+    [Call {fractary_forge_cache_stats} first to see what it holds.]
     """
     return forge.cache_clear(type, olderThan)
 
@@ -259,7 +259,7 @@ def fractary_forge_fork_list(
 ) -> "results.ForkList":
     """List forked agents and tools, as far as they are known offline.
 
-    Call fractary_forge_fork_check next to look for upstream updates.
+    [Call {fractary_forge_fork_check} next to look for upstream updates.]
     """
     return forge.fork_list(type)
 
@@ -270,7 +270,7 @@ def fractary_forge_fork_info(
 ) -> "results.ForkInfo":
     """Show where one fork comes from, with its versions and dates.
 
-    Call fractary_forge_fork_diff next to see what differs.
+    [Call {fractary_forge_fork_diff} next to see what differs.]
     """
     return forge.fork_info(name)
 
@@ -295,7 +295,7 @@ def fractary_forge_fork_check(
 ) -> "results.ForkCheck":
     """Check one fork, or all forks, for upstream updates and breaking changes.
 
-    Call fractary_forge_fork_diff next for one that has an update.
+    [Call {fractary_forge_fork_diff} next for one that has an update.]
     """
     return forge.fork_check(name)
 
@@ -319,6 +319,7 @@ def plugin_manifest(name: str, forge: "ForgeService" = Depends(mcp.service)) -> 
 
 
 @mcp.prompt
+@needs("fractary_forge_plugin_search", "fractary_forge_plugin_info")
 def forge_search_plugins(
     task: Annotated[str, Field(description="What it should help with")],
 ) -> str:
@@ -327,12 +328,14 @@ def forge_search_plugins(
 
 
 @mcp.prompt
+@needs("fractary_forge_config_show")
 def forge_setup_configuration(forge: "ForgeService" = Depends(mcp.service)) -> str:
     """Set up the forge configuration of this project step by step"""
     return _asked(PromptError, lambda: prompts.set_up(forge))
 
 
 @mcp.prompt
+@needs("fractary_forge_agent_validate", "fractary_forge_tool_validate")
 def forge_resolve_fork(
     name: Annotated[str, Field(description="The forked agent or tool")],
     forge: "ForgeService" = Depends(mcp.service),

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.index import DefinitionIndex
-from fleet_agentpack.forge.definitions.resolver import Resolver
-from fleet_agentpack.forge.definitions.stockyard import Stockyard
-from fleet_agentpack.forge.forks.forks import Forks
-from fleet_agentpack.forge.plugins.plugins import Plugins
-from fleet_agentpack.forge.registries.cache import Cache
-from fleet_agentpack.forge.registries.client import RegistryClient
 from fleet_agentpack.forge.registries.credentials import Credentials
 from fleet_agentpack.forge.registries.transport import Transport
+
+if TYPE_CHECKING:
+    from fleet_agentpack.forge.definitions.resolver import Resolver
+    from fleet_agentpack.forge.forks.forks import Forks
+    from fleet_agentpack.forge.plugins.plugins import Plugins
+    from fleet_agentpack.forge.registries.cache import Cache
+    from fleet_agentpack.forge.registries.client import RegistryClient
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """The parts that one call works with, each made when it is first needed."""
+    """The parts that one call works with, each imported and made when it is first needed."""
 
     configuration: Configuration
     index: DefinitionIndex
@@ -31,25 +33,36 @@ class Workspace:
     @cached_property
     def cache(self) -> Cache:
         """What was fetched before."""
+        from fleet_agentpack.forge.registries.cache import Cache
+
         return Cache(self.configuration.cache_directory, self.configuration.directories, self.clock)
 
     @cached_property
     def registries(self) -> RegistryClient:
         """The registries that offer plugins."""
+        from fleet_agentpack.forge.registries.client import RegistryClient
+
         return RegistryClient(self.cache, self.transport, self.credentials)
 
     @cached_property
     def resolver(self) -> Resolver:
         """Agents and tools by name."""
+        from fleet_agentpack.forge.definitions.resolver import Resolver
+        from fleet_agentpack.forge.definitions.stockyard import Stockyard
+
         stockyard = Stockyard(self.configuration.stockyard, self.registries)
         return Resolver(self.configuration, self.index, stockyard)
 
     @cached_property
     def plugins(self) -> Plugins:
         """Installed and offered plugins."""
+        from fleet_agentpack.forge.plugins.plugins import Plugins
+
         return Plugins(self.configuration, self.registries)
 
     @cached_property
     def forks(self) -> Forks:
         """Forked agents and tools."""
+        from fleet_agentpack.forge.forks.forks import Forks
+
         return Forks(self.configuration, self.resolver)

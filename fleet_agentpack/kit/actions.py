@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +16,30 @@ PROGRAM = "fleet-agentpack"
 # An argument without a place in braces becomes a flag, a place without an argument is shown as
 # `TOOL`.
 Commands = Mapping[str, str]
+
+# How the caller knows a tool; empty for one that it cannot call. A server may rename its tools or
+# leave some out, which is nothing that a room should know.
+_NAMED: ContextVar[Callable[[str], str]] = ContextVar("named", default=str)
+
+
+@contextmanager
+def names_of_tools(named: Callable[[str], str]) -> Iterator[None]:
+    """While an answer is made, tools have the names that its reader knows."""
+    token = _NAMED.set(named)
+    try:
+        yield
+    finally:
+        _NAMED.reset(token)
+
+
+def named(tool: str) -> str:
+    """A tool's name as the caller knows it; empty for one that it cannot call."""
+    return _NAMED.get()(tool)
+
+
+def called(tool: str) -> str:
+    """A tool's name for a message about it, whether it can be called or not."""
+    return named(tool) or tool
 
 
 @dataclass(frozen=True)
@@ -40,6 +66,11 @@ class Action:
         """A step without a tool or a command, such as "wait a minute, then call again"."""
         return cls(text=text, person=person)
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether an agent can take this step: the server may have left the tool out."""
+        return not self.tool or bool(named(self.tool))
+
     def for_agent(self) -> str:
         """The step as an agent takes it: by calling the tool."""
         return self.text.replace("{}", self._call() if self.tool else self._line({}))
@@ -50,7 +81,8 @@ class Action:
 
     def _call(self) -> str:
         given = ", ".join(f"{name}: {to_text(value)}" for name, value in self.arguments.items())
-        return f"{self.tool} with {given}" if given else self.tool
+        tool = called(self.tool)
+        return f"{tool} with {given}" if given else tool
 
     def _line(self, commands: Commands) -> str:
         import shlex  # here, since every start of the server imports this module
@@ -60,6 +92,11 @@ class Action:
         if self.tool not in commands:
             return self._call()
         return shlex.join([PROGRAM, *_words(commands[self.tool], self.arguments)])
+
+
+def steps(actions: Iterable[Action]) -> list[str]:
+    """The steps that an agent can take, as it takes them."""
+    return [action.for_agent() for action in actions if action.is_possible]
 
 
 def _words(pattern: str, arguments: Mapping[str, Any]) -> list[str]:

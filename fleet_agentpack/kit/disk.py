@@ -1,4 +1,4 @@
-"""What stands at a path, and the small steps in which a swap changes a file system.
+"""What is at a path, and the small steps in which a swap changes a file system.
 
 Every change goes through one of `Disk`'s methods, so that a test can stop the world before, within
 or after each of them.
@@ -20,7 +20,7 @@ _O_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class State(NamedTuple):
-    """What stands or shall stand at a path, with all that is needed to recognise it."""
+    """The content of a path, now or after a swap, with everything needed to recognise it."""
 
     kind: Literal["file", "link", "folder", "other"]
     sha256: str  # of a file's bytes, of what a link leads to, of all that a folder holds
@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 
 def find(path: str) -> State | None:
-    """What stands at a path, read afresh; None when there is nothing. Raises `OSError`."""
+    """The current content of a path; None when nothing is there. Raises `OSError`."""
     try:
         status = os.lstat(path)
     except OSError as error:

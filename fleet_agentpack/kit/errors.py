@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from fleet_agentpack.kit.actions import Action, Commands
+from fleet_agentpack.kit.actions import Action, Commands, called, steps
+from fleet_agentpack.kit.approval import Refusal
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class AppError(Exception):
             Action.instruction(each) if isinstance(each, str) else each for each in actions
         )
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Mapping[str, object]:
         """The JSON object that the caller receives, unless the domain's contract has its own."""
-        return {"error": str(self), "next_actions": [each.for_agent() for each in self.actions]}
+        return {"error": str(self), "next_actions": steps(self.actions)}
 
     def advice(self) -> Sequence[str]:
         """What a person can do next, a line each; the command line prints them below the error."""
@@ -43,7 +44,7 @@ class AppError(Exception):
     @classmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> Self:
         """The error for a call whose arguments do not fit the tool's schema."""
-        return cls(f"{tool}: {'; '.join(map(str, problems))}")
+        return cls(f"{called(tool)}: {'; '.join(map(str, problems))}")
 
     @classmethod
     def confirm_required(cls, tool: str) -> AppError:
@@ -51,6 +52,11 @@ class AppError(Exception):
         raise NotImplementedError(f"{cls.__name__} has no error for an unconfirmed {tool}")
 
     @classmethod
+    def not_approved(cls, tool: str, refusal: Refusal) -> AppError:
+        """The error for a call that a person was to agree to and has not; nothing was done."""
+        return cls(f"{tool} was not carried out: {refusal.told}.")
+
+    @classmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for an internal failure; never carries the failure's own text."""
-        return cls(f"{tool} failed unexpectedly")
+        return cls(f"{called(tool)} failed unexpectedly")

@@ -10,7 +10,7 @@ _CLOSING = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Document:
+class Split:
     """A header (None when there is none) and the text after it."""
 
     header: str | None
@@ -18,11 +18,11 @@ class Document:
     body_line: int  # the 1-based line on which the body starts
 
 
-def split(text: str) -> Document:
+def split(text: str) -> Split:
     """Cut a document at the header's fences, which count only at its very start."""
     opening = _OPENING.match(text)
     closing = _CLOSING.search(text, opening.end()) if opening else None
     if not opening or not closing:
-        return Document(None, text, 1)
+        return Split(None, text, 1)
     header = text[opening.end() : closing.start()]
-    return Document(header, text[closing.end() :], text.count("\n", 0, closing.end()) + 1)
+    return Split(header, text[closing.end() :], text.count("\n", 0, closing.end()) + 1)

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 from fleet_agentpack.kit import background
 from fleet_agentpack.kit.proxies import proxy_for
@@ -112,7 +112,7 @@ class _Ask:
     headers: Mapping[str, str]
     credentials: Mapping[str, str] = field(repr=False)
     limit: int
-    enough: Callable[[bytes], bool]
+    enough: Callable[[bytes], bool] | None
     body: Mapping[str, Any] = field(repr=False)  # what httpx calls `json` and `content`
 
 
@@ -136,25 +136,22 @@ class Http:
         method: str,
         url: str,
         *,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, str | int] | None = None,
         json: Any = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         credentials: Mapping[str, str] | None = None,
         limit: int | None = None,
         deadline_s: float | None = None,
-        enough: Callable[[bytes], bool] = lambda _: False,
+        enough: Callable[[bytes], bool] | None = None,
     ) -> Answer:
-        """The answer to one question. Raises `HttpError`.
+        """The answer to one request. Raises `HttpError`.
 
-        `credentials` are headers that go to this URL's own server and to no other. When `enough`
-        says that the bytes so far will do, the rest of the body is left unread.
+        `credentials` are headers that go to this URL's own server and to no other. `enough` is
+        asked about the body read so far; once it returns true, the rest is not read.
         """
-        import httpx
-
-        if params is not None:
-            with _translated():
-                url = str(httpx.URL(url).copy_merge_params(params))
+        if params:
+            url = f"{url}{'&' if '?' in url else '?'}{urlencode(params)}"
         ask = _Ask(
             method,
             url,
@@ -226,7 +223,8 @@ class Http:
         raise RedirectRefused("redirects too many times")
 
     async def _once(self, ask: _Ask, url: str) -> Answer:
-        headers = {**ask.headers, **(ask.credentials if is_same_origin(ask.url, url) else {})}
+        is_own = url == ask.url or is_same_origin(ask.url, url)
+        headers = {**ask.headers, **(ask.credentials if is_own else {})}
         with _translated():
             client = self._client(url)
             request = client.build_request(ask.method, url, headers=headers, **ask.body)
@@ -241,7 +239,7 @@ class Http:
     def _client(self, url: str) -> httpx.AsyncClient:
         import httpx
 
-        key = is_tls, proxy = httpx.URL(url).scheme == "https", proxy_for(url, os.environ)
+        key = is_tls, proxy = url.lower().startswith("https:"), proxy_for(url, os.environ)
         if key not in self._clients:
             limits = self._limits
             self._clients[key] = httpx.AsyncClient(
@@ -306,17 +304,20 @@ def _redirected(url: str, location: str) -> str:
     return target
 
 
-async def _read(response: httpx.Response, limit: int, enough: Callable[[bytes], bool]) -> bytes:
-    body = bytearray()
-    if enough(b""):
+async def _read(
+    response: httpx.Response, limit: int, enough: Callable[[bytes], bool] | None
+) -> bytes:
+    if enough and enough(b""):
         return b""
+    chunks, size = [], 0  # joined once: a large answer comes in many chunks
     async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > limit:
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
             raise BodyTooLarge(f"more than {limit:,} bytes")
-        if enough(bytes(body)):
+        if enough and enough(b"".join(chunks)):
             break
-    return bytes(body)
+    return b"".join(chunks)
 
 
 @contextmanager

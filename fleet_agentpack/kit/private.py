@@ -17,11 +17,14 @@ Measured as CPU time from start to `tools/list`, and per call over stdio.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from mcp.server.connection import Connection
 
 SIGSTORE_PRODUCTION = "https://tuf-repo-cdn.sigstore.dev"
 _GONE = (AttributeError, ImportError, KeyError, TypeError)
@@ -58,7 +61,7 @@ class MemoryState:
         """Keep a value."""
         self._values[key] = value
 
-    def __getattr__(self, _name: str) -> Any:
+    def __getattr__(self, _name: str) -> Callable[..., Awaitable[None]]:
         """An operation that FastMCP did not use yet: it finds nothing and fails nothing."""
         return _nothing
 
@@ -77,7 +80,20 @@ def install_memory_state(server: Any) -> None:
         server._FastMCP__state_store = MemoryState()
 
 
-def protocol_server(server: Any) -> Any:
+class ProtocolServer(Protocol):
+    """What we use of the SDK's server."""
+
+    async def run(self, reading: Any, writing: Any, options: Any, /) -> None:
+        """Serve one client."""
+
+    def add_request_handler(self, method: str, params: type, handler: Any, /) -> None:
+        """Serve one more kind of request."""
+
+    def create_initialization_options(self) -> object:
+        """What `run` asks for."""
+
+
+def protocol_server(server: Any) -> ProtocolServer | None:
     """The SDK's server inside a FastMCP server; None when it cannot be reached any longer."""
     found = getattr(server, "_mcp_server", None)
     wanted = ("run", "add_request_handler", "create_initialization_options")
@@ -97,7 +113,7 @@ async def serve_streams(server: Any, reading: Any, writing: Any) -> None:
         await inner.run(reading, writing, inner.create_initialization_options())
 
 
-def connection_of(context: Any) -> Any | None:
+def connection_of(context: Any) -> Connection | None:
     """The connection behind a request; None where there is no client, or none to be seen."""
     try:
         connection = context.session._connection

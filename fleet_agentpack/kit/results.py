@@ -23,6 +23,7 @@ class Unknown(enum.Enum):
 
 UNKNOWN: Final = Unknown.UNKNOWN
 Maybe: TypeAlias = Union[T, Unknown]  # noqa: UP007 - mypy wants a generic alias spelt so
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
 def jsonable(value: object) -> Any:
@@ -34,7 +35,7 @@ def jsonable(value: object) -> Any:
     return _CONVERTERS[type(value)](value)
 
 
-_Converter: TypeAlias = Callable[[Any], object]
+_Converter: TypeAlias = Callable[[Any], Any]  # JSON, or UNKNOWN for what is left out
 
 
 class _Converters(dict[type, _Converter]):
@@ -49,6 +50,8 @@ _CONVERTERS = _Converters()
 
 
 def _converter(kind: type) -> _Converter:
+    if kind is Unknown:
+        return lambda value: value
     if issubclass(kind, enum.Enum):
         return lambda value: jsonable(value.value)
     if issubclass(kind, str):
@@ -66,33 +69,31 @@ def _converter(kind: type) -> _Converter:
     if issubclass(kind, set | frozenset):
         return lambda value: sorted(_list(value), key=to_text)
     if hasattr(kind, "for_agent"):  # an `Action`
-        return lambda value: clean(value.for_agent())
+        return lambda value: clean(value.for_agent()) if value.is_possible else UNKNOWN
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
-        return functools.partial(_dataclass, names, [name.rstrip("_") for name in names])
+        keys = [name.rstrip("_") for name in names]
+        return lambda value: _fields(keys, [getattr(value, name) for name in names])
     if issubclass(kind, PurePath):
         return lambda value: clean(str(value))
     raise TypeError(f"{kind.__name__} cannot be part of a result")
 
 
-def _list(items: Iterable[object]) -> list[object]:
-    return [_CONVERTERS[type(item)](item) for item in items if item is not UNKNOWN]
+def _list(items: Iterable[object]) -> list[Json]:
+    made = [_CONVERTERS[type(item)](item) for item in items]
+    return [item for item in made if item is not UNKNOWN]
 
 
-def _mapping(value: Mapping[object, object]) -> dict[str, object]:
+def _mapping(value: Mapping[object, object]) -> dict[str, Json]:
     return {_key(key): jsonable(item) for key, item in value.items() if item is not UNKNOWN}
 
 
-def _fields(names: Sequence[str], items: Iterable[object]) -> dict[str, object]:
+def _fields(names: Sequence[str], items: Iterable[object]) -> dict[str, Json]:
     return {
         name: _CONVERTERS[type(item)](item)
         for name, item in zip(names, items, strict=True)
         if item is not UNKNOWN
     }
-
-
-def _dataclass(names: Sequence[str], keys: Sequence[str], value: object) -> dict[str, object]:
-    return _fields(keys, [getattr(value, name) for name in names])
 
 
 def to_text(value: Any) -> str:

@@ -185,7 +185,7 @@ def _missing(hint: Any, data: Any, at: Place) -> Iterator[Misfit]:
         yield from (UnknownKey.among(_keys(hint), (*at, key)) for key in unknown)
 
 
-def _inside(hint: Any, data: Any) -> Iterator[tuple[Part, Any, Any]]:
+def _inside(hint: Any, data: Any) -> Iterator[tuple[Part, object, object]]:
     """The parts of a collection: key or index, what it must be, what it is."""
     if _is_shape(hint) and isinstance(data, Mapping):
         yield from ((n, key.kind, data[n]) for n, key in _keys(hint).items() if n in data)

@@ -29,7 +29,7 @@ TEMPORARY_PREFIX = ".agentpack-tmp-"  # what a kill leaves beside a file; recove
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
 _NOT_EMPTY = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
-# What a path shall hold: a file's bytes, a directory that the function makes, or nothing.
+# The new content of a path: a file's bytes, a directory that the function makes, or nothing.
 New = bytes | Callable[[Path], None] | None
 
 
@@ -323,7 +323,7 @@ class Swap:
             self._disk.remove(temporary)
 
     def _tidy(self, journal: Journal) -> None:
-        """Remove the stage, and directories that have become empty where none shall be."""
+        """Remove the stage, and directories in the tidied places that are now empty."""
         self._discard()
         tops = tuple(f"{top}/" for top in self._area.tidied)
         for row in journal.rows if tops else ():

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
-Tokeniser = Callable[[str], list[str]]
+from fleet_agentpack.kit.near_words import NearWords
+from fleet_agentpack.kit.terms import terms
+
+Tokeniser = Callable[[str], Mapping[str, float]]  # a text's terms and how much each counts
 
 # Sums of the same numbers in another order differ in the last digits; rounding keeps ties ties.
 SCORE_DIGITS = 12
 _SLACK = 1e-9
-
-_WORD = re.compile(r"[^\W_]+")
+# Three neighbours of full likeness weigh no more than the word: three times 0.57² is below 1.
+NEIGHBOUR_WEIGHT = 0.57
 
 
 class Match(NamedTuple):
-    """A text that shares a word with the query, by its position, and its cosine above 0 up to 1."""
+    """A text that shares a term with the query, by its position, and its cosine above 0 up to 1."""
 
     position: int
     score: float
@@ -31,37 +34,56 @@ class _Term(NamedTuple):
     weights: dict[int, float]  # position of a text → the term's share of its unit vector
 
 
-def words(text: str) -> list[str]:
-    """Lower-case words: runs of letters and digits, so hyphens and underscores split."""
-    return _WORD.findall(text.lower())
-
-
 class TextIndex:
     """An inverted index over texts; immutable, so any number of threads may ask it."""
 
-    def __init__(self, texts: Iterable[str], tokenise: Tokeniser = words) -> None:
+    def __init__(self, texts: Iterable[str], tokenise: Tokeniser = terms) -> None:
         self._tokenise = tokenise
-        self._terms = _index([Counter(tokenise(text)) for text in texts])
+        vectors = [tokenise(text) for text in texts]
+        self._terms = _index(vectors)
+        self._rarest = _idf(0, len(vectors))
 
     def best(self, query: str, limit: int = 3) -> list[Match]:
         """The texts most like the query, best first, ties in the order of the texts."""
-        scores = _accumulate(self._weighted(query), limit)
+        weights = self.weighted(query)
+        scores = _accumulate([(w, self._terms[name]) for name, w in weights.items()], limit)
         rounded = ((min(1.0, round(score, SCORE_DIGITS)), at) for at, score in scores.items())
         ranked = heapq.nsmallest(limit, ((-score, at) for score, at in rounded if score > 0))
         return [Match(at, -score) for score, at in ranked]
 
-    def _weighted(self, query: str) -> list[tuple[float, _Term]]:
-        counts = Counter(self._tokenise(query))
-        known = [
-            (n * self._terms[t].idf, self._terms[t]) for t, n in counts.items() if t in self._terms
-        ]
-        norm = math.sqrt(sum(weight * weight for weight, _ in known))
-        return [(weight / norm, term) for weight, term in known]
+    def weighted(self, query: str) -> dict[str, float]:
+        """The known terms of a query, those of its unknown words' neighbours included.
+
+        An unknown word counts in the query's length as the rarest term would, so a text that
+        shares one word of five scores low. Its neighbours together never count more than it does.
+        """
+        weights: defaultdict[str, float] = defaultdict(float)
+        square = 0.0
+        for name, count in self._tokenise(query).items():
+            if name in self._terms:
+                weight = count * self._terms[name].idf
+                weights[name] += weight
+                square += weight * weight
+            else:
+                square += (count * self._rarest) ** 2
+                for near, likeness in self._near_words.near(name):
+                    idf = self._terms[near].idf
+                    weights[near] += count * NEIGHBOUR_WEIGHT * likeness * idf
+        norm = math.sqrt(square)
+        return {name: weight / norm for name, weight in weights.items()}
+
+    @cached_property
+    def _near_words(self) -> NearWords:
+        return NearWords(self._terms)
 
 
-def _index(texts: Sequence[Counter[str]]) -> dict[str, _Term]:
+def _idf(frequency: int, texts: int) -> float:
+    return math.log((1 + texts) / (1 + frequency)) + 1
+
+
+def _index(texts: Sequence[Mapping[str, float]]) -> dict[str, _Term]:
     frequency = Counter(term for counts in texts for term in counts)
-    idf = {t: math.log((1 + len(texts)) / (1 + df)) + 1 for t, df in frequency.items()}
+    idf = {term: _idf(df, len(texts)) for term, df in frequency.items()}
     weights: dict[str, dict[int, float]] = {term: {} for term in frequency}
     for position, counts in enumerate(texts):
         norm = math.sqrt(sum((n * idf[term]) ** 2 for term, n in counts.items()))
@@ -78,9 +100,8 @@ def _accumulate(query: list[tuple[float, _Term]], limit: int) -> dict[int, float
     long lists of common words.
     """
     query = sorted(query, key=lambda pair: -pair[0] * pair[1].peak)
-    left = sum(weight * term.peak for weight, term in query)
     scores: dict[int, float] = {}
-    for weight, term in query:
+    for (weight, term), left in zip(query, _most_left(query), strict=True):
         bar = _bar(scores, limit) - _SLACK
         if bar > left:
             scores = _refined(scores, weight, term, bar - left)
@@ -88,8 +109,22 @@ def _accumulate(query: list[tuple[float, _Term]], limit: int) -> dict[int, float
             known = scores.get
             for at, share in term.weights.items():
                 scores[at] = known(at, 0.0) + weight * share
-        left -= weight * term.peak
     return scores
+
+
+def _most_left(query: list[tuple[float, _Term]]) -> list[float]:
+    """The most that each term and those after it can add to any text.
+
+    That is no more than the sum of the terms' greatest parts, and, since a text's vector has
+    length 1, no more than the length of what is left of the query's.
+    """
+    most: list[float] = []
+    peaks = squares = 0.0
+    for weight, term in reversed(query):
+        peaks += weight * term.peak
+        squares += weight * weight
+        most.append(min(peaks, math.sqrt(squares)))
+    return most[::-1]
 
 
 def _bar(scores: dict[int, float], limit: int) -> float:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import anyio
 import anyio.from_thread
+import anyio.to_thread
 from fastmcp.dependencies import CurrentContext, Depends
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_access_token
@@ -17,6 +19,8 @@ from fastmcp.server.dependencies import get_access_token
 from fleet_agentpack.kit.private import connection_of
 from fleet_agentpack.kit.results import clean
 
+P = ParamSpec("P")
+T = TypeVar("T")
 TOOLS_CHANGED = "tools_changed"  # in the server's lifespan context
 
 
@@ -68,6 +72,15 @@ async def running_call(context: Context = CurrentContext()) -> AsyncIterator[Cal
 def CurrentCall() -> Call:
     """A tool's parameter default that brings the running `Call`."""
     return Depends(running_call)
+
+
+def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+    """A function that blocks, as one that can be awaited; `Call.report` stops it if cancelled."""
+
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await anyio.to_thread.run_sync(functools.partial(function, *args, **kwargs))
+
+    return run
 
 
 def session_of(context: Context) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
 
@@ -18,7 +17,7 @@ __all__ = ["Client", "client_of"]
 
 def client_of(
     command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path
-) -> Client[Any]:
+) -> Client[StdioTransport]:
     """A client that starts this command; entered, it has shaken hands."""
     transport = StdioTransport(
         command[0], list(command[1:]), env=dict(env), cwd=str(cwd), keep_alive=False, log_file=log

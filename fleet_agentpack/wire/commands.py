@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from fleet_agentpack import domains
 from fleet_agentpack.console.command import Console, declare
 from fleet_agentpack.console.table import Table
+from fleet_agentpack.kit.options import split_names
 from fleet_agentpack.kit.results import to_text
-from fleet_agentpack.settings import split_names
-from fleet_agentpack.wire.provider import DomainTool, DomainTools, is_reader
+from fleet_agentpack.wire.provider import DomainTool, is_reader
+from fleet_agentpack.wire.server import served_tools
 
 BYTES_PER_TOKEN = 4  # a rule of thumb for JSON in English
 
@@ -25,27 +27,28 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
 
 def run(console: Console) -> None:
     """Print one line for every tool, or the size of every domain."""
-    chosen = domains.select(split_names(console.arguments.only) or console.settings.only)
-    console.show(_sizes(chosen) if console.arguments.tokens else _listing(chosen, console))
+    only = split_names(console.arguments.only) or console.settings.only
+    served = served_tools(replace(console.settings, only=only))
+    console.show(_sizes(served) if console.arguments.tokens else _listing(served, console))
 
 
-def _listing(domains: list[DomainTools], console: Console) -> Table:
+def _listing(served: Mapping[str, Sequence[DomainTool]], console: Console) -> Table:
     paint = console.paint
     rows = [
         [
             paint(tool.name, "cyan"),
-            domain.name,
+            domain,
             paint("reads", "green") if is_reader(tool) else paint("writes", "yellow"),
             (tool.description or "").split(". ")[0].rstrip("."),
         ]
-        for domain in domains
-        for tool in domain.tools_for(read_only=console.settings.read_only)
+        for domain, tools in served.items()
+        for tool in tools
     ]
     return Table(["tool", "domain", "", "purpose"], rows)
 
 
-def _sizes(domains: list[DomainTools]) -> Table:
-    sizes = [(domain.name, [size(tool) for tool in domain.tools.values()]) for domain in domains]
+def _sizes(served: Mapping[str, Sequence[DomainTool]]) -> Table:
+    sizes = [(domain, [size(tool) for tool in tools]) for domain, tools in served.items()]
     everything = [size for _, found in sizes for size in found]
     rows = [
         [name, str(len(found)), f"{sum(found):,}", f"{sum(found) // BYTES_PER_TOKEN:,}"]

@@ -6,6 +6,7 @@ The command line does this before the heavy imports, so nothing heavy is importe
 from __future__ import annotations
 
 import os
+import select
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,10 +20,11 @@ class Handover(NamedTuple):
 
     unread: bytes = b""  # the handshake again, then what the client sent and nobody has answered
     unwritten: bytes = b""  # answers that the client has not taken yet
-    listed: Mapping[str, Stamp | None] | None = None  # installed tools' files, as told the client
+    listed: Mapping[str, Stamp | None] | None = None  # the files behind the list the client has
 
 
 NOTHING_LEFT = Handover()
+LAST_STANDARD = 2
 
 
 class ClaimedStdio(NamedTuple):
@@ -37,13 +39,10 @@ class ClaimedStdio(NamedTuple):
 
         From here on, standard input is empty and standard output is standard error.
         """
-        claimed = cls(_duplicate(0, os.O_RDONLY), _duplicate(1, os.O_WRONLY))
-        null = os.open(os.devnull, os.O_RDWR)
+        null = _null_above_the_standard_ones()
+        claimed = cls(_duplicate(0), _duplicate(1))
         os.dup2(null, 0)
-        try:
-            os.dup2(2, 1)
-        except OSError:
-            os.dup2(null, 1)
+        os.dup2(2, 1)
         os.close(null)
         return claimed
 
@@ -70,11 +69,36 @@ class ClaimedStdio(NamedTuple):
         return reading
 
 
-def _duplicate(descriptor: int, flags: int) -> int:
-    try:
-        duplicate = os.dup(descriptor)
-    except OSError:  # the caller closed it
-        duplicate = os.open(os.devnull, flags)
+def read_some(descriptor: int, size: int) -> bytes:
+    """What there is to read, once there is something; empty at the end."""
+    while True:
+        try:
+            return os.read(descriptor, size)
+        except BlockingIOError:  # whoever shares it does not want to wait; we do
+            select.select([descriptor], [], [])
+
+
+def write_some(descriptor: int, data: bytes | memoryview) -> int:
+    """Write at least a part, and say how much."""
+    while True:
+        try:
+            return os.write(descriptor, data)
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+
+
+def _null_above_the_standard_ones() -> int:
+    """An empty descriptor; those of the standard three that the caller closed become one too.
+
+    Otherwise the next file that is opened would be taken for one of them.
+    """
+    while (null := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD:
+        pass
+    return null
+
+
+def _duplicate(descriptor: int) -> int:
+    duplicate = os.dup(descriptor)
     if os.name == "nt":
         import msvcrt
 

@@ -36,6 +36,7 @@ from fleet_agentpack.wire.known_shapes import MODERN
 from fleet_agentpack.wire.provider import READS, WRITES_TAG, DomainTools, Services, tags_of
 from fleet_agentpack.wire.replies import ToolRefused, result_of
 from fleet_agentpack.wire.schema import without_nulls
+from fleet_agentpack.wire.selection import LONGEST_NAME, shortened
 
 if TYPE_CHECKING:
     from fastmcp.utilities.components import FastMCPComponent
@@ -116,9 +117,12 @@ class ProjectedTool(Tool):
 class DynamicTools(Provider):
     """Serves a domain's catalogue to FastMCP; nothing is registered, so nothing goes stale."""
 
-    def __init__(self, domain: DomainTools, services: Services, fixed: Collection[str]) -> None:
+    def __init__(
+        self, domain: DomainTools, services: Services, fixed: Collection[str], prefix: str = ""
+    ) -> None:
         super().__init__()
         self._domain, self._services = domain, services
+        self._longest = LONGEST_NAME - len(prefix)
         self._fixed = fixed  # names that are taken: a call of one never looks into the catalogue
         self._wrapped: weakref.WeakKeyDictionary[DynamicTool, ProjectedTool]
         self._wrapped = weakref.WeakKeyDictionary()
@@ -167,7 +171,11 @@ class DynamicTools(Provider):
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:  # noqa: ARG002
         if name in self._fixed:
             return None
-        tool = self._catalogue().find(name, session_of(get_context()))
+        session = session_of(get_context())
+        tool = self._catalogue().find(name, session)
+        if tool is None and len(name) == self._longest:
+            every = self._catalogue().tools(session)
+            tool = next((each for each in every if shortened(each.name, len(name)) == name), None)
         return None if tool is None else self._wrap(tool)
 
     def _wrap(self, tool: DynamicTool) -> ProjectedTool:

@@ -13,11 +13,11 @@ import select
 import signal
 from typing import TYPE_CHECKING
 
-from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover
+from fleet_agentpack.kit.watch import POLL_INTERVAL_S, Watch, open_watch
+from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover, read_some, write_some
 from fleet_agentpack.wire.installed_state import InstalledTools, stamps_of, state_path
 from fleet_agentpack.wire.known_shapes import LONGEST_LINE, Known, known_message
 from fleet_agentpack.wire.recorded import LISTINGS, RecordedListing
-from fleet_agentpack.wire.watch import POLL_INTERVAL_S, Watch, open_watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,8 @@ class _Front:
         self._legacy = self._modern = False  # which protocol era the client speaks, once known
         self._greeted = False  # a handshake was answered, its confirmation has not arrived
         self._unwritten = b""
-        self._told: dict[str, Stamp | None] | None = None  # the list of tools that the client knows
+        self._told: dict[str, Stamp | None] | None = None  # the files as the client knows of them
+        self._current: dict[str, Stamp | None] | None = None  # the files behind the list it has
         self._watch: Watch | None = None
 
     def run(self) -> Handover | None:
@@ -91,7 +92,7 @@ class _Front:
         if self._watch is not None:
             self._watch.close()
         unread = b"\n".join([*self._replay, *lines, rest])
-        return Handover(unread, self._unwritten, self._told)
+        return Handover(unread, self._unwritten, self._current)
 
     # Answers
 
@@ -152,19 +153,20 @@ class _Front:
     def _listed(self, method: str, *, modern: bool) -> str | None:
         more: list[str] = []
         for each in self._installed if method == "tools/list" else ():
-            tools = each.listed(modern=modern, read_only=self._listing.read_only)
+            tools = each.listed(modern=modern, show=self._listing.installed)
             if tools is None:
+                self._current = None
                 return None
             more += tools
         if method == "tools/list" and not modern:
-            self._told = self._known()
+            self._told = self._current = self._known()
         return self._listing.listing(method, modern=modern, more=more)
 
     # The wire
 
     def _read(self) -> bytes:
         try:
-            return os.read(self._wire.reading, CHUNK)
+            return read_some(self._wire.reading, CHUNK)
         except OSError:
             return b""
 
@@ -175,7 +177,7 @@ class _Front:
                 self._unwritten = message
                 return
             try:
-                message = message[os.write(self._wire.writing, message[:PIECE]) :]
+                message = message[write_some(self._wire.writing, message[:PIECE]) :]
             except BrokenPipeError:
                 raise
             except OSError as error:
@@ -199,15 +201,21 @@ class _Front:
             self._let_it_settle()
 
     def _let_it_settle(self) -> None:
+        """Wait until a change is complete, or the client has something to say."""
         for _ in range(10):
-            if self._watch is None or not _readable([self._watch.fileno()], QUIET_S):
+            if self._watch is None:
                 return
             self._watch.drain()
+            if stamps_of(self._told or ()) == self._told:
+                return  # something else near these files
+            ready = _readable([self._wire.reading, self._watch.fileno()], QUIET_S)
+            if ready != [self._watch.fileno()]:
+                return
 
     def _tell_of_changes(self) -> None:
         now = stamps_of(self._told or ())
         if now != self._told:
-            self._told = now
+            self._told, self._current = now, None
             self._write(_CHANGED)
 
     def _known(self) -> dict[str, Stamp | None]:

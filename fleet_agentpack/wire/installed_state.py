@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet_agentpack.kit.stamps import UNCERTAIN, Stamp, stamp
 from fleet_agentpack.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+LARGEST_STATE = 1 << 24
 
 
 class ListedTool(NamedTuple):
@@ -59,13 +62,28 @@ def state_path(cache: str, domain: str) -> str:
 def read_state(path: str) -> InstalledState | None:
     """The kept state; None when there is none that this version wrote."""
     try:
-        with open(path, encoding="utf-8") as stream:  # noqa: PTH123
-            kept: Any = json.load(stream)
+        kept: Any = json.loads(_text_of(path))
         stamps = {path: each and tuple(each) for path, each in kept["stamps"].items()}
-        state = InstalledState(stamps, tuple(ListedTool(*each) for each in kept["tools"]))
+        state = InstalledState(stamps, tuple(_listed_tool(*each) for each in kept["tools"]))
         return state if kept["version"] == __version__ else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _text_of(path: str) -> bytes:
+    """What is in a file of a sensible size; nothing of a pipe, which would keep us waiting."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, "rb") as stream:  # noqa: PTH123
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_STATE:
+            return b""
+        return stream.read()
+
+
+def _listed_tool(legacy: str, modern: str, writes: object) -> ListedTool:
+    if "\n" in legacy + modern:
+        raise ValueError("more than one line")
+    return ListedTool(legacy, modern, bool(writes))
 
 
 class InstalledTools:
@@ -75,8 +93,11 @@ class InstalledTools:
         self._roots, self._kept = roots, kept
         self.known = stamps_of(roots)  # the files that the last list was made from, as they were
 
-    def listed(self, *, modern: bool, read_only: bool) -> list[str] | None:
-        """The tools as they are listed; None when only the server can tell."""
+    def listed(self, *, modern: bool, show: Callable[..., str]) -> list[str] | None:
+        """The tools as they are listed; None when only the server can tell.
+
+        `show` makes of a tool's text, and whether it `writes`, what is listed, if anything.
+        """
         if not any(map(may_exist, self._roots)):
             self.known = dict.fromkeys(self._roots)
             return []
@@ -84,8 +105,10 @@ class InstalledTools:
         if state is None or not state.current or not state.stamps.keys() >= set(self._roots):
             return None
         self.known = dict(state.stamps)
-        tools = [each for each in state.tools if not (each.writes and read_only)]
-        return [each.modern if modern else each.legacy for each in tools]
+        shown = (
+            show(each.modern if modern else each.legacy, writes=each.writes) for each in state.tools
+        )
+        return [text for text in shown if text]
 
 
 def may_exist(path: str) -> bool:

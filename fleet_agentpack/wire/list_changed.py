@@ -21,8 +21,8 @@ from mcp_types import InitializeResult, SubscriptionsListenRequestParams
 
 from fleet_agentpack.kit.private import connection_of, protocol_server
 from fleet_agentpack.kit.stamps import Stamp
+from fleet_agentpack.kit.watch import POLL_INTERVAL_S, Watch, open_watch
 from fleet_agentpack.wire.installed_state import stamps_of
-from fleet_agentpack.wire.watch import POLL_INTERVAL_S, Watch, open_watch
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -57,7 +57,7 @@ class ListChanged(Middleware):
         self._seen: list[object] | None = None  # None while nobody listens
         self._looking = anyio.Lock()
         self._wanted = anyio.Event()  # somebody listens
-        self._listed = listed  # the files as the front's client knows them
+        self._listed = listed  # all files behind the list that the front gave, while they stay so
 
     def attach(self, mcp: FastMCP[Any], tools: Sequence[WatchedTools]) -> None:
         """Watch these tools, and serve `subscriptions/listen`, the handshake-less way."""
@@ -83,13 +83,19 @@ class ListChanged(Middleware):
     async def look(self) -> None:
         """Tell the clients if the list is another one than they know; nobody hears of it twice."""
         async with self._looking:
-            now = await anyio.to_thread.run_sync(self._look)
-            stale, self._listed = self._listed, None
-            missed = stale is not None and stamps_of(stale) != stale
-            if self._seen is None or (now == self._seen and not missed):
+            if not await anyio.to_thread.run_sync(self._has_changed):
                 return
-            self._seen = now
         await self._publish()
+
+    def _has_changed(self) -> bool:
+        if self._listed is not None:
+            if stamps_of(self._listed) == self._listed:
+                return False  # known without opening the domain, which takes its time
+            self._listed, self._seen = None, self._look()
+            return True
+        before = self._seen
+        self._seen = before and self._look()
+        return self._seen != before
 
     async def _publish(self) -> None:
         for connection in list(self._connections):
@@ -105,11 +111,14 @@ class ListChanged(Middleware):
         watch = open_watch()
         try:
             while True:
+                listed = self._listed
                 complete = watch is not None and await anyio.to_thread.run_sync(self._arm, watch)
                 if self._connections or self._bus.listeners:
                     await self.look()  # after arming: what happened before is seen now
                 else:
                     self._seen = None
+                if listed is not self._listed:
+                    continue  # other files count from now on
                 await _something_happened(watch, None if complete else POLL_INTERVAL_S)
         finally:
             if watch is not None:
@@ -117,12 +126,14 @@ class ListChanged(Middleware):
 
     def _arm(self, watch: Watch) -> bool:
         watch.drain()
+        if self._listed is not None:
+            return watch.arm(self._listed)
         return watch.arm([path for each in self._tools for path in each.sources()])
 
     def _look_once(self) -> None:
         """What the first listener may take for granted, noted before it is answered."""
         self._wanted.set()
-        if self._seen is None:
+        if self._seen is None and self._listed is None:
             self._seen = self._look()
 
     def _look(self) -> list[object]:

@@ -16,15 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from fastmcp.resources.base import Resource
+from fastmcp.resources.template import ResourceTemplate
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from fleet_agentpack import domains as rooms
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.private import serve_streams
+from fleet_agentpack.kit.project import FoundProject
 from fleet_agentpack.settings import Directories, Settings
 from fleet_agentpack.wire.known_shapes import MODERN
-from fleet_agentpack.wire.provider import Services
-from fleet_agentpack.wire.recorded import LISTINGS, PATH, Selection
+from fleet_agentpack.wire.provider import Services, uri_of
+from fleet_agentpack.wire.recorded import LISTINGS, PATH, Note
+from fleet_agentpack.wire.selection import Choice, Selection
 from fleet_agentpack.wire.server import build_server
 from fleet_agentpack.wire.stdio import encoded
 
@@ -45,6 +49,7 @@ ENVELOPE = {
         "io.modelcontextprotocol/clientCapabilities": {},
     }
 }
+PLACE = FoundProject(reason="nobody asked")
 NAMES = {name: name.split("/")[-2] for name in LISTINGS} | {
     "resources/templates/list": "resourceTemplates"
 }
@@ -56,17 +61,23 @@ def initialize(version: str) -> Request:
     return "initialize", params
 
 
-def results(selection: Selection, home: Path, requests: Sequence[Request]) -> list[str]:
+def results(
+    selection: Selection, home: Path, requests: Sequence[Request], project: Path | None = None
+) -> list[str]:
     """What a server for a user with nothing installed answers, each result as it is written."""
-    chosen = dataclasses.replace(
-        _settings(home), only=selection.only, read_only=selection.read_only
-    )
+    chosen = dataclasses.replace(_settings(home), project=project, **selection._asdict())
     return asyncio.run(_results(build_server(chosen), requests))
 
 
 def _settings(home: Path) -> Settings:
     dirs = Directories(*(home / each for each in ("config", "state", "cache", "data")))
-    return Settings(environ={"HOME": str(home)}, cwd=home, home=home, directories=dirs)
+    return Settings(
+        environ={"HOME": str(home)},
+        cwd=home,
+        home=home,
+        directories=dirs,
+        no_project=PLACE.reason,
+    )
 
 
 async def _results(mcp: FastMCP[Any], requests: Sequence[Request]) -> list[str]:
@@ -101,9 +112,14 @@ def make() -> dict[str, Any]:
     handshake = initialize(_HANDSHAKE_VERSION)
     return {
         "server_name": rooms.SERVER_NAME,
-        "opening": rooms.instructions([]),
         "domains": {name: _facts(domain) for name, domain in chosen.items()},
         "versions": [*HANDSHAKE_PROTOCOL_VERSIONS],
+        "notes": {
+            method: {
+                name: notes for name, each in chosen.items() if (notes := _notes(each, method))
+            }
+            for method in LISTINGS
+        },
         "legacy": _era(handshake, {}, chosen),
         "modern": _era(("server/discover", ENVELOPE), ENVELOPE, chosen),
     }
@@ -117,7 +133,7 @@ def _facts(domain: DomainTools) -> dict[str, Any]:
         below = [str(Path(path).relative_to(home)) for path in sources]
     return {
         "server_name": domain.server_name,
-        "instructions": rooms.instructions([domain]).split("\n", 1)[1],
+        "instructions": domain.instructions,
         "sources": below,
     }
 
@@ -137,7 +153,7 @@ def _era(first: Request, params: dict[str, Any], chosen: dict[str, DomainTools])
         recorded[method] = {
             "frame": _frame(text, domain, NAMES[method]),
             "items": {
-                each: [[_text(item), _writes(chosen[each], item)] for item in found[NAMES[method]]]
+                each: [_text(item) for item in found[NAMES[method]]]
                 for each, found in every.items()
                 if found[NAMES[method]]
             },
@@ -154,8 +170,10 @@ def _frame(text: str, domain: DomainTools, key: str) -> str:
 def _template(text: str, domain: DomainTools) -> str:
     """An answer with places for what differs between selections."""
     marked = text.replace("%", "%%")
+    everything = Choice(Selection(), domain.facts())
+    instructions = everything.instructions({domain.name: domain.instructions}, PLACE.sentence)
     for name, before, value in (
-        ("instructions", '"instructions":', rooms.instructions([domain])),
+        ("instructions", '"instructions":', instructions),
         ("version", '"protocolVersion":', _HANDSHAKE_VERSION),
         ("name", '{"name":', domain.server_name),
     ):
@@ -167,9 +185,16 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _writes(domain: DomainTools, item: dict[str, Any]) -> bool:
-    tools = domain.tools_for(read_only=True)
-    return item["name"] in domain.tools and item["name"] not in {tool.name for tool in tools}
+def _notes(domain: DomainTools, method: str) -> list[Note]:
+    """What the front has to know to choose from a domain's items, in their order."""
+    if method == "tools/list":
+        return [tool.note for tool in domain.tools.values()]
+    if method == "prompts/list":
+        return [Note(needs=list(each)) if each else Note() for each in domain.needs.values()]
+    kind = ResourceTemplate if method == "resources/templates/list" else Resource
+    listed = [each for each in domain.resources if isinstance(each, kind)]
+    texts = [domain.texts.get(uri_of(each)) for each in listed]
+    return [Note(description=text) if text else Note() for text in texts]
 
 
 def text() -> str:

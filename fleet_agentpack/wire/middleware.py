@@ -14,13 +14,17 @@ from fastmcp.tools.base import ToolResult
 from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, CallToolRequestParams
 
+from fleet_agentpack.kit.actions import names_of_tools
 from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.wire.recorded import known_tools
 from fleet_agentpack.wire.replies import ToolRefused, error_result
+from fleet_agentpack.wire.selected import LeftOutError
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
 
     from fleet_agentpack.wire.provider import DomainTools
+    from fleet_agentpack.wire.selection import Choice
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +51,19 @@ class UnknownTool:
 class CallBoundary(Middleware):
     """Around every tool call: mutations need `yes: true`, errors take their domain's shape."""
 
-    def __init__(self, owners: Mapping[str, DomainTools], otherwise: type[AppError]) -> None:
+    def __init__(
+        self, owners: Mapping[str, DomainTools], otherwise: type[AppError], choice: Choice
+    ) -> None:
         self._owners = owners  # of the tools that are always there
         self._otherwise = otherwise  # whose shape the failure of any other tool has
+        self._choice = choice
+
+    async def on_message(
+        self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
+    ) -> object:
+        """Whatever is answered names the tools as this server does."""
+        with names_of_tools(self._choice.name):
+            return await call_next(context)
 
     async def on_call_tool(
         self,
@@ -57,7 +71,13 @@ class CallBoundary(Middleware):
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
         """Confirm, run, and answer whatever happens."""
-        name = context.message.name
+        called = context.message.name
+        # From here on the tool has our own name for it, whatever it is called here.
+        name = self._choice.selection.own_name(called)
+        if not name:
+            return error_result(await self._unknown_tool(called, context))
+        message = context.message.model_copy(update={"name": name})
+        context = context.copy(message=message)
         owner = self._owners.get(name)
         error = owner.error if owner else self._otherwise
         # Before anything else looks at the arguments: an unconfirmed call has no effect at all.
@@ -68,8 +88,10 @@ class CallBoundary(Middleware):
             return await call_next(context)
         except ToolRefused as refused:
             return error_result(refused.error.payload())
+        except LeftOutError as left_out:
+            return error_result(_left_out(called, left_out.option))
         except (NotFoundError, DisabledError):
-            return error_result(await self._unknown_tool(name, context))
+            return error_result(await self._unknown_tool(called, context))
         except MCPError as failure:
             if failure.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
                 raise
@@ -82,13 +104,30 @@ class CallBoundary(Middleware):
         logger.error("%s failed unexpectedly; the trace is above", name)
         return error_result(error.unexpected(name).payload())
 
-    @staticmethod
-    async def _unknown_tool(name: str, context: MiddlewareContext[Any]) -> UnknownTool:
+    async def _unknown_tool(self, called: str, context: MiddlewareContext[Any]) -> UnknownTool:
+        selection = self._choice.selection
+        for name in (selection.own_name(called), called):
+            facts = known_tools().get(name)
+            if facts and (option := selection.why_left_out(name, facts)):
+                return _left_out(called, option)
         assert context.fastmcp_context is not None  # noqa: S101 - FastMCP always sets it for a call
         server: FastMCP[Any] = context.fastmcp_context.fastmcp
         known = [tool.name for tool in await server.list_tools(run_middleware=False)]
-        shown = name if len(name) <= LONGEST_NAME_SHOWN else name[:LONGEST_NAME_SHOWN] + "…"
-        similar = difflib.get_close_matches(shown, known, n=3, cutoff=0.5)
+        prefixed = [name for name in known if name == selection.prefix + called]
+        similar = prefixed or difflib.get_close_matches(_shown(called), known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(similar)}?" if similar else "tools/list names the tools."
-        details = UnknownToolDetails(shown, tuple(similar))
-        return UnknownTool(f"There is no tool {shown!r}; {hint}", details)
+        details = UnknownToolDetails(_shown(called), tuple(similar))
+        return UnknownTool(f"There is no tool {_shown(called)!r}; {hint}", details)
+
+
+def _left_out(called: str, option: str) -> UnknownTool:
+    """The answer to a call of a tool that there would be without an option of the server."""
+    message = (
+        f"The tool {_shown(called)!r} is left out by {option}; the user can start the server"
+        " without that option."
+    )
+    return UnknownTool(message, UnknownToolDetails(_shown(called), ()))
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME_SHOWN else name[:LONGEST_NAME_SHOWN] + "…"

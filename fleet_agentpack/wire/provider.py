@@ -10,12 +10,14 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fastmcp.dependencies import CurrentContext
 from fastmcp.exceptions import ValidationError
 from fastmcp.prompts.base import Prompt, PromptResult
 from fastmcp.prompts.function_prompt import FunctionPrompt
+from fastmcp.resources.base import Resource
+from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.context import Context
 from fastmcp.server.providers.local_provider import LocalProvider
 from fastmcp.tools.base import Tool, ToolResult
@@ -26,16 +28,24 @@ from pydantic import PrivateAttr
 from pydantic import ValidationError as PydanticError
 from pydantic_core import PydanticSerializationError, to_json
 
+from fleet_agentpack.kit.approval import NotApprovedError
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.settings import Settings, SettingsError
+from fleet_agentpack.wire.recorded import Note, facts_of
 from fleet_agentpack.wire.replies import ToolRefused, result_of
 from fleet_agentpack.wire.schema import tidy, without_nulls
+from fleet_agentpack.wire.selection import Facts
+from fleet_agentpack.wire.wording import tools_named, worded, worded_arguments
 
 if TYPE_CHECKING:
     from fleet_agentpack.wire.dynamic import Catalogue
 
 SERVICES = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
+EXTRA = "extra"  # the tag of a tool beyond the contracts: `@mcp.tool(tags={EXTRA})`
+
+_NEEDS = "__fleet_agentpack_needs__"
+T = TypeVar("T")
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 READS_REMOTE = ToolAnnotations(read_only_hint=True, open_world_hint=True)
@@ -56,18 +66,45 @@ class DomainTool(FunctionTool):
     """A decorated function with a tidy schema, whose failures take its domain's shape."""
 
     _error: type[AppError] = PrivateAttr()
+    _text: str = PrivateAttr()  # the description, with the names of tools marked
+    _argument_texts: dict[str, str] = PrivateAttr()  # those that name tools
 
     @classmethod
     def of(cls, function: Callable[..., Any], error: type[AppError]) -> DomainTool:
         """The tool for a function that `@mcp.tool` has marked."""
         with _only_its_parameters(function) as description:
             tool = cast("DomainTool", cls.from_function(function))
-        tool.description = description
         tool.output_schema = None
         tool.parameters = tidy(tool.parameters)
-        tool.tags = tags_of(tool.annotations)
-        tool._error = error
-        return tool
+        tool.tags |= tags_of(tool.annotations)
+        tool._error, tool._text = error, description
+        tool._argument_texts = _naming_tools(tool.parameters)
+        return tool.worded(tool.name, str)
+
+    def worded(self, name: str, named: Callable[[str], str]) -> DomainTool:
+        """This tool under a name, described in terms of the tools that are there."""
+        known = self.parameters["properties"]
+        properties = worded_arguments(known, self._argument_texts, named)
+        update = {
+            "name": name,
+            "description": worded(self._text, named),
+            "parameters": {**self.parameters, "properties": properties},
+        }
+        return self.model_copy(update=update)
+
+    @property
+    def note(self) -> Note:
+        """What the front has to know of this tool."""
+        note = Note(tool=self.name)
+        if WRITES_TAG in self.tags:
+            note["writes"] = True
+        if EXTRA in self.tags:
+            note["extra"] = True
+        if tools_named(self._text):
+            note["description"] = self._text
+        if self._argument_texts:
+            note["arguments"] = self._argument_texts
+        return note
 
     @property
     def needs_yes(self) -> bool:
@@ -88,6 +125,9 @@ class DomainTool(FunctionTool):
             for cause in _causes(error):
                 if isinstance(cause, AppError):
                     raise ToolRefused(cause) from error
+                if isinstance(cause, NotApprovedError):
+                    told = self._error.not_approved(self.name, cause.refusal)
+                    raise ToolRefused(told) from error
                 if isinstance(cause, SettingsError):
                     raise self._refused([Problem("", "settings", str(cause))]) from error
             raise
@@ -130,6 +170,16 @@ class DomainPrompt(FunctionPrompt):
         return await super().render(arguments)
 
 
+def needs(*tools: str) -> Callable[[T], T]:
+    """Below `@mcp.prompt`: the tools without which the prompt is not offered."""
+
+    def mark(function: T) -> T:
+        setattr(function, _NEEDS, tools)
+        return function
+
+    return mark
+
+
 class DomainTools(LocalProvider):
     """One domain on the wire: its tools, resources and prompts, and how its service is made."""
 
@@ -149,6 +199,9 @@ class DomainTools(LocalProvider):
         self.error, self.open_service = error, open_service
         self.catalogue, self.end_session = catalogue, end_session
         self.tools: dict[str, DomainTool] = {}
+        self.resources: list[Resource | ResourceTemplate] = []
+        self.texts: dict[str, str] = {}  # resource → its description, if that names tools
+        self.needs: dict[str, tuple[str, ...]] = {}  # prompt → the tools that it tells to call
 
     def add_tool(self, tool: Tool | Callable[..., Any]) -> Tool:
         """Register a tool; a function becomes one in our form."""
@@ -158,15 +211,29 @@ class DomainTools(LocalProvider):
         self.tools[made.name] = made
         return super().add_tool(made)
 
+    def add_resource(
+        self, resource: Resource | ResourceTemplate | Callable[..., Any]
+    ) -> Resource | ResourceTemplate:
+        """Register a resource; its description may name tools as a tool's does."""
+        made = super().add_resource(resource)
+        self.resources.append(made)
+        text = made.description or ""
+        if tools_named(text):
+            self.texts[uri_of(made)] = text
+            made.description = worded(text, str)
+        return made
+
     def add_prompt(self, prompt: Prompt | Callable[..., Any]) -> Prompt:
         """Register a prompt; its arguments are text and are described as declared, no more."""
         if isinstance(prompt, Prompt):
             raise TypeError("register a function with @mcp.prompt")
-        return super().add_prompt(DomainPrompt.of(prompt))
+        made = DomainPrompt.of(prompt)
+        self.needs[made.name] = getattr(prompt, _NEEDS, ())
+        return super().add_prompt(made)
 
-    def tools_for(self, *, read_only: bool) -> list[DomainTool]:
-        """All tools, or only those that read."""
-        return [tool for tool in self.tools.values() if is_reader(tool) or not read_only]
+    def facts(self) -> dict[str, Facts]:
+        """What the choice of each tool depends on."""
+        return {name: facts_of(self.name, tool.note) for name, tool in self.tools.items()}
 
     async def service(self, context: Context = CurrentContext()) -> Any:
         """The domain's service, for `Depends(mcp.service)`."""
@@ -179,17 +246,17 @@ class Services:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._opened: dict[DomainTools, Any] = {}
+        self._opened: dict[DomainTools, object] = {}
         self._turn = threading.Lock()  # the list of tools is watched from another thread
 
-    def get(self, domain: DomainTools) -> Any:
+    def get(self, domain: DomainTools) -> object:
         """The service of a domain. Raises `AppError` or `SettingsError` if it cannot be made."""
         with self._turn:
             if domain not in self._opened:
                 self._opened[domain] = domain.open_service(self.settings)
             return self._opened[domain]
 
-    def opened(self) -> Mapping[DomainTools, Any]:
+    def opened(self) -> Mapping[DomainTools, object]:
         """Those made so far."""
         return dict(self._opened)
 
@@ -216,6 +283,19 @@ def _only_its_parameters(function: Callable[..., Any]) -> Iterator[str]:
     finally:
         function.__doc__ = doc
         function.__annotations__["return"] = returns
+
+
+def _naming_tools(schema: dict[str, Any]) -> dict[str, str]:
+    """The arguments whose descriptions name tools, with these descriptions."""
+    described = {
+        name: argument.get("description", "") for name, argument in schema["properties"].items()
+    }
+    return {name: text for name, text in described.items() if tools_named(text)}
+
+
+def uri_of(resource: Resource | ResourceTemplate) -> str:
+    """A resource's address, or the pattern of its addresses."""
+    return resource.uri_template if isinstance(resource, ResourceTemplate) else str(resource.uri)
 
 
 def is_reader(tool: Tool) -> bool:

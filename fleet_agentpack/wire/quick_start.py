@@ -9,14 +9,17 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from fleet_agentpack.kit.options import ASK, VARIABLES, is_on, split_names, tool_prefix
+from fleet_agentpack.kit.project import find_project
 from fleet_agentpack.wire.installed_state import may_exist
-from fleet_agentpack.wire.recorded import Selection
+from fleet_agentpack.wire.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 APP = "fleet-agentpack"
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+_SWITCHES = ("read_only", "no_extras")
 FRONT_SWITCH = "FLEET_AGENTPACK_FRONT"  # "off" for tests that compare
 
 
@@ -24,6 +27,7 @@ class QuickStart(NamedTuple):
     """What the front needs to begin."""
 
     selection: Selection
+    project: str  # what a client is told of it
     home: str
     cache: str
 
@@ -32,16 +36,20 @@ def quick_start(
     argv: Sequence[str], environ: Mapping[str, str], domain: str = ""
 ) -> QuickStart | None:
     """How to begin at once; None when the settings have to be read first."""
-    selection = _selection(argv, environ, domain)
+    options = _options(argv, environ)
+    selection = None if options is None else _selection(options, domain)
     home = environ.get("HOME", "")
-    if selection is None or not can_have_front(environ) or not os.path.isabs(home):  # noqa: PTH117
+    if options is None or selection is None or not can_have_front(environ):
+        return None
+    if not os.path.isabs(home):  # noqa: PTH117
         return None
     if "FLEET_AGENTPACK_CONFIG" in environ or os.isatty(0):
         return None
     config = os.path.join(_directory(environ, "config", home), "config.toml")  # noqa: PTH118
     if may_exist(config) or not _in_a_directory():
         return None
-    return QuickStart(selection, home, _directory(environ, "cache", home))
+    project = find_project(options["project"], home).sentence
+    return QuickStart(selection, project, home, _directory(environ, "cache", home))
 
 
 def _in_a_directory() -> bool:
@@ -57,22 +65,37 @@ def can_have_front(environ: Mapping[str, str]) -> bool:
     return os.name == "posix" and environ.get(FRONT_SWITCH) != "off"
 
 
-def _selection(argv: Sequence[str], environ: Mapping[str, str], domain: str) -> Selection | None:
-    only, read_only = "", False
-    words = [part for word in argv for part in word.split("=", 1)]
+def _options(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, str] | None:
+    """The options and what variables say instead; None for any that the front does not know."""
+    given: dict[str, str] = {}
+    words = [part for word in argv for part in (word.split("=", 1) if word[:2] == "--" else [word])]
     rest = iter(words)
     for word in rest:
-        if word == "--read-only":
-            read_only = True
-        elif word == "--only":
-            only = next(rest, "-")
-        elif word != "--log-level" or next(rest, "") not in LOG_LEVELS:
+        name = word[2:].replace("-", "_") if word[:2] == "--" and "_" not in word else ""
+        if name in _SWITCHES:
+            given[name] = "1"
+        elif name in VARIABLES:
+            given[name] = next(rest, "-")
+            if given[name].startswith("-"):
+                return None
+        elif name != "log_level" or next(rest, "") not in LOG_LEVELS:
             return None
-    if only.startswith("-"):
+    said = {name: environ.get(variable, "") for name, variable in VARIABLES.items()}
+    return {**said, **{name: value for name, value in given.items() if value}}
+
+
+def _selection(options: Mapping[str, str], domain: str) -> Selection | None:
+    prefix, without_extras = tool_prefix(options["prefix"]), is_on(options["no_extras"])
+    if prefix is None or without_extras is None or options["ask"] not in ("", *ASK):
         return None
-    chosen = domain or only or environ.get("FLEET_AGENTPACK_ONLY", "")
-    names = tuple(name.strip() for name in chosen.split(",") if name.strip())
-    return Selection(names, read_only)
+    return Selection(
+        (domain,) if domain else split_names(options["only"]),
+        "read_only" in options,
+        split_names(options["tools"]),
+        split_names(options["without"]),
+        prefix,
+        extras=not (domain or without_extras),
+    )
 
 
 def _directory(environ: Mapping[str, str], kind: str, home: str) -> str:

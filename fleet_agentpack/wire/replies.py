@@ -22,6 +22,7 @@ class Reply:
     text: str
     structured: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] | None = None
+    note: str | None = None  # a second text, for what the first has no room for
 
 
 class ToolRefused(FastMCPError):
@@ -37,16 +38,17 @@ def result_of(value: object) -> ToolResult:
     if isinstance(value, Reply):
         structured = None if value.structured is None else jsonable(value.structured)
         meta = None if value.meta is None else jsonable(value.meta)
-        return ToolResult(_text(clean(value.text)), structured, meta)
+        texts = [value.text] if value.note is None else [value.text, value.note]
+        return ToolResult([_text(clean(text)) for text in texts], structured, meta)
     plain = jsonable(value)
-    return ToolResult(_text(to_text(plain)), plain)
+    return ToolResult([_text(to_text(plain))], plain)
 
 
 def error_result(payload: object) -> ToolResult:
     """The wire result of a domain's error."""
     plain = jsonable(payload)
-    return ToolResult(_text(to_text(plain)), plain, is_error=True)
+    return ToolResult([_text(to_text(plain))], plain, is_error=True)
 
 
-def _text(text: str) -> list[TextContent]:
-    return [TextContent(type="text", text=text)]
+def _text(text: str) -> TextContent:
+    return TextContent(type="text", text=text)

@@ -9,6 +9,9 @@ _VERBATIM = ("default", "enum", "const", "examples")
 _NAMED = ("properties", "$defs")
 
 
+_NULL = {"type": "null"}
+
+
 def tidy(schema: Any) -> Any:
     """A schema without titles, without `null` alternatives, and with bare constants."""
     if isinstance(schema, list):
@@ -18,7 +21,10 @@ def tidy(schema: Any) -> Any:
     node = {key: _tidy_value(key, value) for key, value in schema.items()}
     if isinstance(node.get("title"), str):
         del node["title"]
-    node = _without_null(node)
+    if isinstance(choices := node.get("anyOf"), list) and _NULL in choices:
+        rest = [choice for choice in choices if choice != _NULL]
+        others = {key: value for key, value in node.items() if key != "anyOf"}
+        node = {**rest[0], **others} if len(rest) == 1 else {"anyOf": rest, **others}
     if node.get("default", ...) is None:
         del node["default"]
     if "const" in node:
@@ -34,15 +40,6 @@ def _tidy_value(key: str, value: Any) -> object:
     if key in _NAMED and isinstance(value, dict):
         return {name: tidy(item) for name, item in value.items()}
     return tidy(value)
-
-
-def _without_null(node: dict[str, Any]) -> dict[str, Any]:
-    choices = node.get("anyOf")
-    if not isinstance(choices, list) or {"type": "null"} not in choices:
-        return node
-    rest = [choice for choice in choices if choice != {"type": "null"}]
-    others = {key: value for key, value in node.items() if key != "anyOf"}
-    return {**rest[0], **others} if len(rest) == 1 else {"anyOf": rest, **others}
 
 
 def without_nulls(arguments: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:

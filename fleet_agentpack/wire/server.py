@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,9 +13,10 @@ import anyio
 import anyio.to_thread
 
 from fleet_agentpack import domains as rooms
+from fleet_agentpack.kit.actions import PROGRAM
 from fleet_agentpack.kit.private import install_memory_state
 from fleet_agentpack.kit.stamps import Stamp
-from fleet_agentpack.settings import Settings
+from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
 from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
 
@@ -26,12 +28,9 @@ from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
-from fleet_agentpack.wire.provider import (  # noqa: E402
-    SERVICES,
-    WRITES_TAG,
-    DomainTools,
-    Services,
-)
+from fleet_agentpack.wire.provider import SERVICES, DomainTool, DomainTools, Services  # noqa: E402
+from fleet_agentpack.wire.selected import Selected  # noqa: E402
+from fleet_agentpack.wire.selection import Choice, selection_of  # noqa: E402
 
 if TYPE_CHECKING:
     from fastmcp.server.auth import AuthProvider
@@ -42,11 +41,41 @@ def build_server(
 ) -> FastMCP[Any]:
     """The server for these settings, ready to be served, inspected or called in memory.
 
-    `listed` are the installed tools' files as a client of the front already knows them.
+    `listed` are all files behind the list of installed tools that the front gave its client.
     Raises `SettingsError` for a domain that does not exist.
     """
     settings = settings or Settings.read()
     return assemble(settings, rooms.select(settings.only), listed)
+
+
+def choose(settings: Settings, domains: Sequence[DomainTools]) -> Choice:
+    """The tools that are served. Raises `SettingsError` for names that there are not."""
+    _refuse_duplicates(domains)
+    facts = {name: each for domain in domains for name, each in domain.facts().items()}
+    installed = next((domain.name for domain in domains if domain.catalogue), "")
+    choice = Choice(selection_of(settings), facts, installed)
+    for name in choice.unknown:
+        near = difflib.get_close_matches(name, facts, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; `{PROGRAM} tools` lists them"
+        raise SettingsError(f"there is no tool {name!r} to choose or to leave out{hint}")
+    if not choice.domains:
+        raise SettingsError("these options together leave no tool to serve")
+    return choice
+
+
+def served_tools(settings: Settings) -> dict[str, list[DomainTool]]:
+    """The tools that a server for these settings lists, by domain; installed ones aside."""
+    domains = rooms.select(settings.only)
+    choice = choose(settings, domains)
+    return {
+        domain.name: [
+            domain.tools[name].worded(served, choice.name)
+            for name, served in choice.names.items()
+            if name in domain.tools
+        ]
+        for domain in domains
+        if domain.name in choice.domains
+    }
 
 
 def assemble(
@@ -54,11 +83,17 @@ def assemble(
     domains: Sequence[DomainTools],
     listed: Mapping[str, Stamp | None] | None = None,
 ) -> FastMCP[Any]:
-    """A server of exactly these domains."""
-    fixed = _tool_names(domains)
+    """A server of exactly these domains, as far as the settings choose from them."""
+    choice = choose(settings, domains)
+    fixed = frozenset(name for domain in domains for name in domain.tools)
+    domains = [domain for domain in domains if domain.name in choice.domains]
     services = Services(settings)
     changes = ListChanged(lambda session: _end_session(services, session), listed)
-    dynamic = [DynamicTools(each, services, fixed) for each in domains if each.catalogue]
+    dynamic = [
+        DynamicTools(each, services, fixed, choice.selection.prefix)
+        for each in domains
+        if each.catalogue
+    ]
 
     @asynccontextmanager
     async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
@@ -71,11 +106,12 @@ def assemble(
                 await asyncio.gather(watching, return_exceptions=True)
                 await services.close()
 
+    texts = {domain.name: domain.instructions for domain in domains}
     mcp: FastMCP[Any] = FastMCP(
         rooms.server_name(domains, settings.only),
-        rooms.instructions(domains),
+        choice.instructions(texts, settings.place.sentence),
         version=__version__,
-        middleware=[_boundary(domains, settings), changes],
+        middleware=[_boundary(domains, choice), changes],
         providers=[*domains, *dynamic],
         lifespan=lifespan,
         mask_error_details=True,
@@ -83,30 +119,25 @@ def assemble(
         strict_input_validation=True,
         auth=_bearer_auth(settings),
     )
-    if settings.read_only:
-        mcp.disable(tags={WRITES_TAG})
+    if not choice.is_everything:
+        mcp.add_transform(Selected(choice, domains))
     install_memory_state(mcp)
     changes.attach(mcp, dynamic)
     return mcp
 
 
-def _tool_names(domains: Iterable[DomainTools]) -> frozenset[str]:
-    """All tools' names. Raises `ValueError` for one that is there twice; FastMCP would not."""
+def _refuse_duplicates(domains: Iterable[DomainTools]) -> None:
+    """Raises `ValueError` for a name that is there twice; FastMCP would not."""
     count = Counter(name for domain in domains for name in domain.tools)
     twice = [name for name, times in count.items() if times > 1]
     if twice:
         raise ValueError(f"more than one domain has a tool {', '.join(twice)}")
-    return frozenset(count)
 
 
-def _boundary(domains: Sequence[DomainTools], settings: Settings) -> CallBoundary:
-    served = {
-        tool.name: domain
-        for domain in domains
-        for tool in domain.tools_for(read_only=settings.read_only)
-    }
+def _boundary(domains: Sequence[DomainTools], choice: Choice) -> CallBoundary:
+    served = {name: domain for domain in domains for name in domain.tools if name in choice.names}
     dynamic = next((domain for domain in domains if domain.catalogue), domains[0])
-    return CallBoundary(served, dynamic.error)
+    return CallBoundary(served, dynamic.error, choice)
 
 
 async def _end_session(services: Services, session: str) -> None:

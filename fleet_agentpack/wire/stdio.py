@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fastmcp.server.context import reset_transport, set_transport
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    CONNECTION_CLOSED,
     INVALID_REQUEST,
     PARSE_ERROR,
     ErrorData,
@@ -32,7 +33,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from fleet_agentpack.kit.private import can_serve_streams, serve_streams
-from fleet_agentpack.wire.descriptors import NOTHING_LEFT, Handover
+from fleet_agentpack.wire.descriptors import NOTHING_LEFT, Handover, read_some, write_some
 from fleet_agentpack.wire.known_shapes import REPLAYED_ID
 
 if TYPE_CHECKING:
@@ -64,35 +65,52 @@ _HANDSHAKE = (
 
 
 class Pending:
-    """The requests that still want an answer."""
+    """The requests that still want an answer: the client's, and ours to the client."""
 
     def __init__(self) -> None:
         self._ids: Counter[RequestId] = Counter()
-        self._none = asyncio.Event()
-        self._none.set()
+        self._questions: dict[RequestId, None] = {}
+        self._settled = asyncio.Event()
+        self._settled.set()
 
-    def asked(self, message: JSONRPCMessage) -> None:
+    def received(self, message: JSONRPCMessage) -> None:
         """Note a message from the client."""
         if isinstance(message, JSONRPCRequest) and message.method not in _ENDLESS:
             self._ids[message.id] += 1
-            self._none.clear()
+            self._settled.clear()
         if isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
             self._done((message.params or {}).get("requestId"))
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._questions.pop(message.id, None)
 
-    def answered(self, message: JSONRPCMessage) -> None:
+    def sent(self, message: JSONRPCMessage) -> None:
         """Note a message to the client."""
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._done(message.id)
+        if isinstance(message, JSONRPCRequest):
+            self._questions[message.id] = None
+            self._settled.set()
 
     def forget(self) -> None:
         """Wait for none of them any longer."""
         self._ids.clear()
-        self._none.set()
+        self._settled.set()
 
-    async def drained(self) -> None:
-        """Wait until nothing is under way, within limits."""
+    async def drained(self) -> JSONRPCError | None:
+        """After the end of input, wait until nothing is under way, within limits.
+
+        A call that waits for the client's answer would never end: what comes back then is the
+        answer to give it.
+        """
+        if self._ids and not self._questions:
+            self._settled.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._none.wait(), DRAIN_TIMEOUT_S)
+            await asyncio.wait_for(self._settled.wait(), DRAIN_TIMEOUT_S)
+        if not self._ids or not self._questions:
+            return None
+        number, _ = self._questions.popitem()
+        closed = ErrorData(code=CONNECTION_CLOSED, message="The client has gone.")
+        return JSONRPCError(jsonrpc="2.0", id=number, error=closed)
 
     def _done(self, number: object) -> None:
         if isinstance(number, str | int) and number in self._ids:
@@ -100,7 +118,7 @@ class Pending:
             if not self._ids[number]:
                 del self._ids[number]
         if not self._ids:
-            self._none.set()
+            self._settled.set()
 
 
 class Output:
@@ -120,7 +138,7 @@ class Output:
             while (line := self._lines.get()) is not None:
                 view = memoryview(line)
                 while view:
-                    view = view[os.write(descriptor, view) :]
+                    view = view[write_some(descriptor, view) :]
         except OSError:
             with contextlib.suppress(RuntimeError):  # the loop has closed
                 self._loop.call_soon_threadsafe(self.when_nobody_reads)
@@ -131,7 +149,7 @@ class Output:
 
     def put(self, message: JSONRPCMessage) -> None:
         """Queue one message now."""
-        self._pending.answered(message)
+        self._pending.sent(message)
         if getattr(message, "id", None) != REPLAYED_ID:
             self._lines.put(encoded(message) + b"\n")
 
@@ -169,7 +187,7 @@ class Input:
 
         rest: list[bytes] = []
         with contextlib.suppress(OSError):
-            while chunk := unread or os.read(descriptor, CHUNK):
+            while chunk := unread or read_some(descriptor, CHUNK):
                 unread = b""
                 head, *lines = chunk.split(b"\n")
                 rest.append(head)
@@ -188,17 +206,22 @@ class Input:
     async def receive(self) -> SessionMessage:
         """The next message; raises `StopAsyncIteration` when there is none."""
         while not self._messages:
-            if self._ended:
-                raise StopAsyncIteration
-            line = await self._lines.get()
+            line = None if self._ended else await self._lines.get()
             if line is None:
                 self._ended = True
-                await self._pending.drained()
-                _end_anyway(self._out, 0, DRAIN_TIMEOUT_S)
-                raise StopAsyncIteration
+                self._messages.append(await self._last_message())
+                break
             for message in self._read_line(line.decode("utf-8", "replace").strip()):
                 self._admit(message)
         return SessionMessage(self._messages.popleft())
+
+    async def _last_message(self) -> JSONRPCMessage:
+        """What is still to be told after the end of input; raises `StopAsyncIteration`."""
+        closed = await self._pending.drained()
+        if closed is None:
+            _end_anyway(self._out, 0, DRAIN_TIMEOUT_S)
+            raise StopAsyncIteration
+        return closed
 
     def __aiter__(self) -> Input:
         return self
@@ -215,7 +238,7 @@ class Input:
         return None
 
     def _admit(self, message: JSONRPCMessage) -> None:
-        self._pending.asked(message)
+        self._pending.received(message)
         if isinstance(message, JSONRPCRequest) and not self._greeted and message.method != "ping":
             self._greeted = True
             if _wants_handshake(message):

@@ -78,4 +78,4 @@ def write_echo(root: Path, body: str, *, name: str = "f_default.md", user: str =
 
 def service(cwd: Path, home: Path, execute: str | None = None, **environ: str) -> ClimptService:
     config = {"climpt": {"execute": execute}} if execute else {}
-    return open_climpt(Settings(environ, cwd, home, Directories.of_user(), config))
+    return open_climpt(Settings(environ, cwd, home, Directories.of_user(), config, project=cwd))

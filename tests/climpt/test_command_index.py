@@ -13,7 +13,7 @@ from tests.climpt.project import GROUP_COMMIT, SAMPLE, registry_text
 
 @pytest.fixture
 def index() -> CommandIndex:
-    return CommandIndex(parse(registry_text(SAMPLE)))
+    return CommandIndex(parse(registry_text(SAMPLE)).commands)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,9 @@ def test_of_more_that_match_the_best_three_are_found_in_registry_order() -> None
 
 
 def test_a_command_with_variants_is_found_once() -> None:
-    twice = CommandIndex(parse(registry_text([*SAMPLE, {**GROUP_COMMIT, "description": "x"}])))
+    twice = CommandIndex(
+        parse(registry_text([*SAMPLE, {**GROUP_COMMIT, "description": "x"}])).commands
+    )
     keys = [(row.c1, row.c2, row.c3) for row in twice.search("git group commit changes")]
     assert len(keys) == len(set(keys))
     assert twice.search("group commit")[0].description == GROUP_COMMIT["description"]
@@ -62,8 +64,14 @@ def test_more_of_the_words_is_a_better_match(index: CommandIndex) -> None:
 
 
 def test_the_score_is_the_cosine_of_smoothed_weights() -> None:
-    index = CommandIndex([Command("a", "b", "c", "d"), Command("a", "e-f", "g", "")])
-    rare = math.log(3 / 2) + 1  # in one of two; `a` is in both and weighs 1
-    assert index.search("d")[0].score == pytest.approx(rare / math.sqrt(1 + 3 * rare**2))
-    assert [row.c2 for row in index.search("a f")] == ["e-f", "b"]
-    assert index.search("f")[0].score == pytest.approx(rare / math.sqrt(1 + 3 * rare**2))
+    index = CommandIndex(
+        [Command("甲甲", "乙乙", "丙丙", "丁丁"), Command("甲甲", "戊戊-己己", "庚庚", "")]
+    )
+    rare = math.log(3 / 2) + 1  # in one of two; 甲甲 is in both and weighs 1
+    assert index.search("丁丁")[0].score == pytest.approx(rare / math.sqrt(1 + 3 * rare**2))
+    assert [row.c2 for row in index.search("甲甲 己己")] == ["戊戊-己己", "乙乙"]
+
+
+def test_a_weak_match_is_not_shown(index: CommandIndex) -> None:
+    assert index.search("train a puppy") == []
+    assert index.search("quantum zebra commit physics lecture")[0].score < 0.25

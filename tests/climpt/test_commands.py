@@ -56,7 +56,24 @@ def test_execute_passes_its_options_on(work: Path) -> None:
         stdin="Grüße\n",
         PYTHONUTF8="1",
     )
-    assert done.stdout == "Grüße|x.md|1|2=3\n"
+    assert done.stdout == f"Grüße|{work.resolve() / 'x.md'}|1|2=3\n"
+    assert done.stderr == ""
+
+
+def test_variables_without_a_value_are_named(work: Path) -> None:
+    write_echo(work, "{input_text}|{uv-a}")
+    done = run("execute", "test", "echo", "input")
+    assert done.stdout == "{input_text}|{uv-a}\n"
+    assert done.stderr == "Warning: no value for input_text, uv-a; pass --stdin --uv a=VALUE\n"
+    told = json.loads(run("execute", "test", "echo", "input", "--json").stdout)
+    assert told["unfilled"] == ["input_text", "uv-a"]
+
+
+def test_a_search_without_a_hit_says_what_there_is(work: Path) -> None:
+    write_echo(work, "x")
+    done = run("search", "zebra")
+    assert (done.stdout, done.returncode) == ("", 0)
+    assert "There are commands for test (1)" in done.stderr
 
 
 @pytest.mark.parametrize(

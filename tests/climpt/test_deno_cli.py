@@ -39,7 +39,8 @@ def fake_deno(root: Path, code: str) -> str:
 async def execute(work: Path, home: Path, code: str, options: Any = (), **environ: str) -> str:
     write_registry(work, [ECHO])
     path = fake_deno(home, code)
-    return await service(work, home, "cli", PATH=path, **environ).execute(*ECHO_NAMES, options)
+    cli = service(work, home, "cli", PATH=path, **environ)
+    return (await cli.execute(*ECHO_NAMES, options)).text
 
 
 async def refusal(work: Path, home: Path, code: str, **options: Any) -> dict[str, Any]:
@@ -75,7 +76,7 @@ async def test_text_is_piped(work: Path, home: Path) -> None:
 async def test_another_agent_is_part_of_the_profiles_name(work: Path, home: Path) -> None:
     write_registry(work, [ECHO], "iterator")
     cli = service(work, home, "cli", PATH=fake_deno(home, TELL))
-    told = json.loads(await cli.execute("iterator", "test", "echo", "input"))
+    told = json.loads((await cli.execute("iterator", "test", "echo", "input")).text)
     assert "--config=iterator-test" in told["argv"]
 
 

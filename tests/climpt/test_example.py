@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -62,9 +61,9 @@ async def test_every_advertised_variant_renders(
     ]
     assert len(set(prompts)) == len(prompts)
     for prompt in prompts:
-        assert prompt.startswith("# ")
-        assert not re.search(r"\{(input_text|input_text_file|destination_path|uv-\w+)\}", prompt)
-        assert ("The text" in prompt) == options["stdin"]
+        assert prompt.text.startswith("# ")
+        assert prompt.unfilled == ()
+        assert ("The text" in prompt.text) == options["stdin"]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command["c2"])
@@ -83,14 +82,14 @@ def test_headers_agree_with_the_registry(command: dict[str, Any]) -> None:
 async def test_the_contracts_session_works(work: Path, home: Path) -> None:
     init(work)
     climpt = service(work, home)
-    found = climpt.search("group changes and commit")
+    found = climpt.search("group changes and commit").results
     assert found[0].description == (
         "Group file changes by semantic proximity and execute multiple commits sequentially"
     )
-    assert "decide-branch" in {row.c2 for row in found}
     described = climpt.describe(found[0].c1, found[0].c2, found[0].c3)
     assert described.usage == "climpt-git group-commit unstaged-changes"
-    assert "git add" in await climpt.execute("climpt", found[0].c1, found[0].c2, found[0].c3, {})
+    prompt = await climpt.execute("climpt", found[0].c1, found[0].c2, found[0].c3, {})
+    assert "git add" in prompt.text
     assert climpt.reload().commandCount == 7
 
 

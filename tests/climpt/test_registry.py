@@ -15,7 +15,7 @@ from tests.climpt.project import GROUP_COMMIT, registry_text
 
 
 def test_a_record_is_read_whole() -> None:
-    assert parse(registry_text([GROUP_COMMIT])) == (
+    assert parse(registry_text([GROUP_COMMIT])).commands == (
         Command(
             "git",
             "group-commit",
@@ -42,13 +42,13 @@ def test_a_record_is_read_whole() -> None:
     ],
 )
 def test_variables_are_read_in_every_shape_there_is(shape: dict[str, Any]) -> None:
-    (command,) = parse(registry_text([{"c1": "a", "c2": "b", "c3": "c", **shape}]))
+    (command,) = parse(registry_text([{"c1": "a", "c2": "b", "c3": "c", **shape}])).commands
     assert command.variables == {"target": "what", "level": "how"}
 
 
 @pytest.mark.parametrize("odd", ["", None, 5, [], [5], {"": "x"}, [{"a": None}]])
 def test_odd_variables_do_no_harm(odd: Any) -> None:
-    (command,) = parse(registry_text([{"c1": "a", "c2": "b", "c3": "c", "uv": odd}]))
+    (command,) = parse(registry_text([{"c1": "a", "c2": "b", "c3": "c", "uv": odd}])).commands
     assert set(command.variables) <= {"a"}
 
 
@@ -67,7 +67,7 @@ def test_odd_variables_do_no_harm(odd: Any) -> None:
         ('{"tools": {}}', "tools.commands is missing"),
         ('{"tools": {"commands": {}}}', "tools.commands must be a list"),
         ('{"tools": {"commands": [5]}}', r"tools.commands\[0\] must be an object"),
-        (registry_text([GROUP_COMMIT, {"c1": "a"}]), r"tools.commands\[1\].c2 is missing"),
+        (registry_text([{}, {"c1": "a"}]), r"no record can be used: tools.commands\[0\].c1"),
         (registry_text([{"c1": 5, "c2": "b", "c3": "c"}]), r"\[0\].c1 must be text"),
         (registry_text([{"c1": " ", "c2": "b", "c3": "c"}]), r"\[0\].c1 is empty"),
         (
@@ -81,6 +81,22 @@ def test_what_is_broken_is_named(text: str, complaint: str) -> None:
         parse(text)
 
 
+def test_a_bad_record_is_left_out_and_named() -> None:
+    registry = parse(registry_text([{"c1": "a"}, GROUP_COMMIT, {**GROUP_COMMIT, "description": 5}]))
+    assert [command.c2 for command in registry.commands] == ["group-commit"]
+    assert registry.warnings == (
+        "tools.commands[0].c2 is missing; this record is left out",
+        "tools.commands[2].description must be text; this record is left out",
+    )
+
+
+def test_title_and_aliases_are_searched() -> None:
+    record = {**GROUP_COMMIT, "title": "Tidy up", "aliases": ["checkpoint", 5]}
+    (command,) = parse(registry_text([record])).commands
+    assert (command.title, command.aliases) == ("Tidy up", ("checkpoint",))
+    assert command.text.endswith("Tidy up checkpoint")
+
+
 def test_variants_are_merged_into_the_first() -> None:
     base = {"c1": "a", "c2": "b", "c3": "c"}
     first = {**base, "description": "first", "options": {"edition": ["default"], "file": False}}
@@ -91,7 +107,7 @@ def test_variants_are_merged_into_the_first() -> None:
         "options": {"edition": ["json", "default"], "adaptation": ["x"], "file": True},
         "uv": [{"n": "name"}],
     }
-    both = merged(parse(registry_text([first, second])))
+    both = merged(parse(registry_text([first, second])).commands)
     assert both == Command(
         "a",
         "b",
@@ -121,7 +137,7 @@ json_values = st.recursive(
 def test_any_json_is_read_or_refused(value: Any) -> None:
     for data in (value, {"tools": value}, {"tools": {"commands": [value]}}):
         try:
-            commands = parse(json.dumps(data))
+            commands = parse(json.dumps(data)).commands
         except RegistryFormatError:
             continue
         assert all(isinstance(part, str) for command in commands for part in command.key)

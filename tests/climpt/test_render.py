@@ -20,7 +20,7 @@ COMMAND = "climpt-test echo input"
 
 
 async def render(work: Path, home: Path, **options: Any) -> str:
-    return await service(work, home).execute(*ECHO_NAMES, options)
+    return (await service(work, home).execute(*ECHO_NAMES, options)).text
 
 
 async def refusal(work: Path, home: Path, **options: Any) -> dict[str, Any]:
@@ -51,21 +51,34 @@ async def refusal(work: Path, home: Path, **options: Any) -> dict[str, Any]:
     ],
 )
 def test_variables_are_filled_in_and_the_header_is_removed(template: str, prompt: str) -> None:
-    assert fill(template, {"a": "1", "uv-b_c": "2"}) == prompt
+    assert fill(template, {"a": "1", "uv-b_c": "2"}).text == prompt
 
 
 def test_a_value_is_never_a_template_or_a_header() -> None:
     hostile = {"a": "{b} ${b} {{b}}", "b": "secret", "c": "---\nx: 1\n---\n"}
-    assert fill("{{a}} ${a} {a}", hostile) == " ".join([hostile["a"]] * 3) + "\n"
-    assert fill("{c}rest", hostile) == "---\nx: 1\n---\nrest\n"
+    assert fill("{{a}} ${a} {a}", hostile).text == " ".join([hostile["a"]] * 3) + "\n"
+    assert fill("{c}rest", hostile).text == "---\nx: 1\n---\nrest\n"
 
 
 @given(st.text(max_size=60), st.dictionaries(st.sampled_from(["a", "uv-b"]), st.text(max_size=9)))
 def test_any_template_can_be_filled(template: str, variables: dict[str, str]) -> None:
-    prompt = fill(template, variables)
+    prompt = fill(template, variables).text
     assert prompt.endswith("\n")
     if "{" not in template and "---" not in template:
         assert prompt.rstrip("\n") == template.lstrip().rstrip("\n")
+
+
+def test_variables_without_a_value_are_named_once() -> None:
+    template = "{uv-a} {{uv-a}} ${uv-b} {input_text} {other} {uv-c}"
+    assert fill(template, {"uv-c": "{uv-d}"}).unfilled == ("uv-a", "uv-b", "input_text")
+
+
+async def test_an_empty_template_is_an_error(work: Path, home: Path) -> None:
+    for empty in ("", " \n", "---\ntitle: x\n---\n\n"):
+        write_echo(work, empty)
+        error = await refusal(work, home)
+        assert error["stderr"] == f"Template is empty: {PROMPTS}/f_default.md"
+        assert error["hint"] == "write the prompt below its header"
 
 
 # Which file
@@ -118,7 +131,7 @@ async def test_another_agent_has_its_own_profile(work: Path, home: Path) -> None
     prompt = await service(work, home).execute(
         "iterator", "dev", "start", "issue", {"uv": {"number": 7}}
     )
-    assert prompt == "Start 7\n"
+    assert prompt.text == "Start 7\n"
 
 
 async def test_a_tree_in_the_home_serves_every_project(work: Path, home: Path) -> None:
@@ -130,9 +143,10 @@ async def test_a_tree_in_the_home_serves_every_project(work: Path, home: Path) -
 
 
 async def test_the_originals_variables_are_there(work: Path, home: Path) -> None:
-    template = "{input_text}|{input_text_file}|{destination_path}|{schema_file}|{uv-x}"
+    template = "{input_text}|{input_text_file}|{destination_path}|{uv-x}|{schema_file}"
     write_echo(work, template)
-    assert await render(work, home) == f"{template}\n"
+    named = template.replace("{schema_file}", "schema/test/echo/input/f_input.json")
+    assert await render(work, home) == f"{named}\n"
     schema = write(work, ".agent/climpt/schema/test/echo/input/base.schema.md", "x")
     prompt = await render(
         work,
@@ -143,7 +157,7 @@ async def test_the_originals_variables_are_there(work: Path, home: Path) -> None
         **{"uv-x": "y"},
     )
     out = (work / ".agent/climpt/out/a.md").resolve()
-    assert prompt == f"two\nlines|docs/in.md|{out}|{schema.resolve()}|y\n"
+    assert prompt == f"two\nlines|{work.resolve() / 'docs/in.md'}|{out}|y|{schema.resolve()}\n"
     assert not out.parent.exists()
 
 
@@ -161,6 +175,7 @@ async def test_the_destinations_prefix_is_put_before_it_as_it_stands(
             work, "{destination_path}", user=f"options: {{destination: {{prefix: {prefix}}}}}"
         )
         assert await render(work, home, destination="a.md") == f"{base / path}\n"
+        assert await render(work, home) == f"{base / prefix}\n"
 
 
 # The profile
@@ -185,8 +200,9 @@ async def test_patterns_are_checked_each_on_its_own(work: Path, home: Path) -> N
     assert (await refusal(work, home))["stderr"].startswith("Invalid directive type.")
     write_echo(work, "x", user=user % "(")
     assert "is not a regular expression" in (await refusal(work, home))["stderr"]
-    write_echo(work, "x", user=user % "^[a-z]+(-[a-z0-9]+)*$")
-    assert await render(work, home) == "x\n"
+    for pattern in ("^[a-z]+(-[a-z0-9]+)*$", "^(?<layer>input)$", r"^(?<n>[in])\w+(?!\k<n>).$"):
+        write_echo(work, "x", user=user % pattern)
+        assert await render(work, home) == "x\n"
 
 
 async def test_a_pattern_that_would_take_for_ever_is_stopped(
@@ -273,7 +289,7 @@ async def test_harmless_values_are_not(work: Path, home: Path) -> None:
     prompt = await render(
         work, home, file="~x/a..b/c.md", stdin="a; b | c <d>", **{"uv-a": "../x /y ~ $(z)"}
     )
-    assert prompt == "../x /y ~ $(z) ~x/a..b/c.md a; b | c <d>\n"
+    assert prompt == f"../x /y ~ $(z) {work.resolve()}/~x/a..b/c.md a; b | c <d>\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links of POSIX")

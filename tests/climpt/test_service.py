@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.climpt.results import CommandOptions, Reloaded
+from fleet_agentpack.climpt.results import CommandOptions, Found, Reloaded
 from fleet_agentpack.kit.results import jsonable
 from tests.climpt.project import (
     DECIDE_BRANCH,
@@ -34,13 +34,16 @@ def tree(root: Path) -> dict[str, bytes | None]:
 def test_a_change_on_disk_is_seen_after_reload(work: Path, home: Path) -> None:
     write_registry(work, SAMPLE[:1])
     climpt = service(work, home)
-    assert [row.c2 for row in climpt.search("branch commit")] == ["group-commit"]
+    assert [row.c2 for row in climpt.search("branch commit").results] == ["group-commit"]
     write_registry(work, SAMPLE[:2])
-    assert [row.c2 for row in climpt.search("branch commit")] == ["group-commit"]
+    assert [row.c2 for row in climpt.search("branch commit").results] == ["group-commit"]
     assert climpt.reload() == Reloaded(
         True, "climpt", 2, "Successfully reloaded 2 commands for agent 'climpt'"
     )
-    assert {row.c2 for row in climpt.search("branch commit")} == {"group-commit", "decide-branch"}
+    assert {row.c2 for row in climpt.search("branch commit").results} == {
+        "group-commit",
+        "decide-branch",
+    }
 
 
 @pytest.mark.parametrize("agent", ["../climpt", "climpt/../climpt", ".", "/etc", "a b", "-x"])
@@ -73,9 +76,9 @@ async def test_a_broken_registry_leaves_the_last_good_one_in_use(
         assert payload["error"] == "Failed to load registry"
         assert payload["path"] == REGISTRY
         assert payload["details"]
-    assert climpt.search("echo")[0].c2 == "echo"
+    assert climpt.search("echo").results[0].c2 == "echo"
     assert climpt.describe("test", "echo", "input").c3 == "input"
-    assert await climpt.execute("climpt", "test", "echo", "input") == "prompt\n"
+    assert (await climpt.execute("climpt", "test", "echo", "input")).text == "prompt\n"
 
 
 def test_a_registry_that_appears_needs_no_reload(work: Path, home: Path) -> None:
@@ -83,7 +86,7 @@ def test_a_registry_that_appears_needs_no_reload(work: Path, home: Path) -> None
     with pytest.raises(ClimptError):
         climpt.search("commit")
     write_registry(work, SAMPLE)
-    assert climpt.search("commit")
+    assert climpt.search("commit").results
 
 
 def test_reload_sees_a_changed_configuration(work: Path, home: Path) -> None:
@@ -99,13 +102,45 @@ def test_reload_sees_a_changed_configuration(work: Path, home: Path) -> None:
 def test_an_empty_registry_is_no_error(work: Path, home: Path) -> None:
     write_registry(work, [])
     climpt = service(work, home)
-    assert climpt.search("anything") == []
+    assert climpt.search("anything") == Found((), ("The registry has no commands.",))
     assert climpt.reload().commandCount == 0
     assert climpt.reload().message.startswith("No commands found for agent 'climpt'")
     with pytest.raises(ClimptError) as caught:
         climpt.describe("a", "b", "c")
     assert caught.value.payload()["hint"] == "call search with a description of the task"
     assert caught.value.advice() == ["try fleet-agentpack climpt search QUERY"]
+
+
+def test_a_search_without_a_hit_says_what_there_is(work: Path, home: Path) -> None:
+    write_registry(work, SAMPLE)
+    told = "No command fits. There are commands for git (2), meta (2); try other words."
+    assert service(work, home).search("zebra") == Found((), (told,))
+
+
+def test_one_bad_record_does_not_disable_the_others(work: Path, home: Path) -> None:
+    write_registry(work, [{"c1": "x"}, *SAMPLE])
+    climpt = service(work, home)
+    warning = f"{REGISTRY}: tools.commands[0].c2 is missing; this record is left out"
+    assert climpt.search("commit").results[0].c2 == "group-commit"
+    assert climpt.search("commit").warnings == (warning,)
+    assert climpt.reload().warnings == (warning,)
+
+
+def test_a_prompts_title_and_aliases_are_found(work: Path, home: Path) -> None:
+    header = "---\ntitle: Parrot\naliases: [repeat after me]\n---\n"
+    write_echo(work, f"{header}x")
+    climpt = service(work, home)
+    assert climpt.search("parrot").results[0].c2 == "echo"
+    assert climpt.search("repeating").results[0].c2 == "echo"
+
+
+def test_an_unknown_agent_is_told_of_every_agent(work: Path, home: Path) -> None:
+    write_registry(work, SAMPLE)
+    write_registry(work, [], "reviewer")
+    write(work, ".agent/climpt/config/registry_config.json", '{"registries": {"iterator": "x"}}')
+    with pytest.raises(ClimptError) as caught:
+        service(work, home).reload("nobody")
+    assert "agents: climpt, iterator, reviewer;" in caught.value.payload()["hint"]
 
 
 def test_describe_gives_the_contracts_fields(work: Path, home: Path) -> None:
@@ -133,9 +168,9 @@ def test_describe_merges_variants(work: Path, home: Path) -> None:
 @pytest.mark.parametrize(
     ("usage", "shown"),
     [
-        ("climpt-a b c --uv-x=<x>", "climpt-a b c --uv-x=<x> --uv-y=<y>"),
-        ("climpt-a b c", "climpt-a b c --uv-x=<what> --uv-y=<y>"),
-        (None, "a b c --uv-x=<what> --uv-y=<y>"),
+        ("climpt-a b c --uv-x=<x>", "climpt-a b c --uv-x=<x> --uv-y=<y>\nuv-x: what"),
+        ("climpt-a b c", "climpt-a b c --uv-x=<x> --uv-y=<y>\nuv-x: what"),
+        (None, "a b c --uv-x=<x> --uv-y=<y>\nuv-x: what"),
     ],
 )
 def test_describe_tells_of_variables_in_the_usage(
@@ -198,7 +233,7 @@ def test_many_threads_may_ask_and_reload_at_once(work: Path, home: Path) -> None
     def ask() -> None:
         try:
             for _ in range(20):
-                assert climpt.search("commit my changes")[0].c2 == "group-commit"
+                assert climpt.search("commit my changes").results[0].c2 == "group-commit"
                 climpt.reload()
         except BaseException as error:  # noqa: BLE001 - to be looked at in the test's own thread
             problems.append(error)

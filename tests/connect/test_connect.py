@@ -101,6 +101,22 @@ def test_an_entry_comes_and_goes_and_nothing_else_changes(
     assert path.read_text() == before(client)
 
 
+@pytest.mark.parametrize(
+    ("words", "source"),
+    [
+        (["/bin/uvx", "fleet-agentpack"], "fleet-agentpack"),
+        (["/bin/uvx", "--from", "/clone", "fleet-agentpack"], "/clone"),
+    ],
+)
+def test_a_start_by_uvx_comes_with_its_price(
+    words: list[str], source: str, connect: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "by uvx" not in connect("cursor", "--print")[1]
+    monkeypatch.setattr(commands, "launch_words", lambda _: [*words])
+    said = " ".join(connect("cursor", "--print")[1].split())
+    assert "fails without a network" in said and f"/bin/uv tool install {source}," in said
+
+
 @pytest.mark.parametrize(("client", "scope", "place"), PLACES)
 def test_print_shows_the_exact_entry_and_writes_nothing(
     client: str, scope: str, place: str, home: Path, connect: Run
@@ -307,6 +323,18 @@ def test_the_servers_options_count_after_the_command_too(connect: Run) -> None:
     assert status == 0
     assert '"--only", "fleet,climpt"' in out
     assert connect("codex", "--only", "flet", "--print")[0] == 2
+
+
+def test_asking_is_offered_and_explained(connect: Run) -> None:
+    _, plain, _ = connect("claude", "--print")
+    assert "With --ask risky, Claude Code also asks you" in plain and '"--ask"' not in plain
+    _, asked, _ = connect("claude", "--print", "--ask", "risky")
+    assert "You are asked before files of yours are deleted" in asked
+    assert "Where Claude Code runs without you, it answers no for you." in asked
+    assert re.search(r'"--ask",\s*"risky"', asked)
+    _, blind, _ = connect("gemini", "--print", "--ask", "require")
+    assert "Gemini CLI does not show such questions, so the server refuses all of it." in blind
+    assert "--ask" not in connect("cursor", "--print")[1]
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "a.b", "é", "x" * 65, "../x", "a\n"])

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from fleet_agentpack.connect import connection
 
 Run = Callable[..., tuple[int, str, str]]
 Fake = Callable[[str, str], Path]
 
-# Writes the entry as VS Code does: into the user's file, a little later.
+# Writes the entry as VS Code does: into the user's file, after it has returned and been looked for.
 CODE = """
 import json, os, subprocess, sys, pathlib
 assert sys.argv[1] == "--add-mcp"
 entry = json.loads(sys.argv[2])
 path = pathlib.Path(os.environ["XDG_CONFIG_HOME"], "Code/User/mcp.json")
 value = {"servers": {entry.pop("name"): entry}, "inputs": []}
+parent = os.getpid()
 if os.fork() == 0:
     os.setsid()
     for stream in range(3):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-    import time; time.sleep(0.5)
+    import time
+    while os.getppid() == parent or not pathlib.Path.home().joinpath("looked").exists():
+        time.sleep(0.01)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, indent=4))
 """
@@ -137,7 +144,15 @@ def test_an_entry_that_differs_is_merged_so_that_the_users_fields_stay(
     assert "startup_timeout_sec = 30 # slow" in config.read_text()
 
 
-def test_vscode_answers_late(home: Path, fake: Fake, connect: Run) -> None:
+def test_vscode_answers_late(
+    home: Path, fake: Fake, connect: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(seconds: float) -> None:
+        (home / "looked").touch()
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+    monkeypatch.setattr(connection, "time", clock)
     fake("code", CODE)
     status, out, _ = connect("vscode", "--yes")
     assert status == 0 and "--add-mcp" in out and "merged" not in out

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.connect.scripted_model import SAYS, scripted_model
+
 pytestmark = pytest.mark.clients
 
+ALL_TOOLS = 43
 Run = Callable[..., tuple[int, str, str]]
 
 CODEX = """\
@@ -89,6 +92,21 @@ def test_claude_connects_and_forgets(
     left = json.loads((home / ".claude.json").read_text())
     assert left["mcpServers"] == {} and left["userID"] == own["userID"]
     assert not list(home.rglob("*.bak"))
+
+
+def test_the_tools_are_in_claudes_first_request_every_time(
+    installed: Callable[[str], None], connect: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks the model within a second, and leaves out servers that have not answered by then."""
+    installed("claude")
+    assert connect("claude", "--yes")[0] == 0
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    for _ in range(10):
+        with scripted_model() as model:
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", model.url)
+            assert SAYS in ask("claude", "-p", "hello")
+        ours = [name for name in model.tools_offered()[0] if name.startswith("mcp__agentpack__")]
+        assert len(ours) == ALL_TOOLS
 
 
 def test_claude_changes_an_entry_and_keeps_its_variables(

@@ -204,11 +204,11 @@ def data(lab: Lab) -> str:
 @pytest.mark.parametrize("shallow", [True, False])
 def test_a_git_module_stays_where_it_is_locked(lab: Lab, remote: Path, shallow: bool) -> None:
     from_git(lab, remote, shallow=shallow)
-    lab.service().lock(Request())
+    lab.service().upkeep.lock(Request())
     assert data(lab) == "v1\n"
     head = commit(lab, remote, "v2\n")
     assert data(lab) == "v1\n"
-    locked = lab.service().lock(Request()).data
+    locked = lab.service().upkeep.lock(Request()).data
     assert data(lab) == "v2\n"
     assert locked.modules == 2
     document = json.loads((lab.repo / "agentpack.lock.json").read_text())
@@ -228,7 +228,7 @@ def test_a_tag_is_peeled_and_the_checkout_is_kept_by_url_and_commit(lab: Lab, re
     first = lab.git("rev-parse", "HEAD", cwd=remote)
     commit(lab, remote, "v2\n")
     from_git(lab, remote, ref="v1")
-    lab.service().update(Request())
+    lab.service().upkeep.update(Request())
     assert data(lab) == "v1\n"
     key = hashlib.sha256(f"file://{remote}".encode()).hexdigest()
     assert (lab.home_dir / "cache/git" / key / first / "skill/SKILL.md").exists()
@@ -239,7 +239,7 @@ def test_a_missing_locked_checkout_is_fetched(lab: Lab, remote: Path) -> None:
     import shutil
 
     from_git(lab, remote)
-    lab.service().update(Request())
+    lab.service().upkeep.update(Request())
     commit(lab, remote, "v2\n")
     shutil.rmtree(lab.home_dir / "cache/git")
     assert data(lab) == "v1\n"
@@ -247,7 +247,7 @@ def test_a_missing_locked_checkout_is_fetched(lab: Lab, remote: Path) -> None:
 
 def test_update_locks_once_then_only_fetches(lab: Lab, remote: Path) -> None:
     from_git(lab, remote)
-    first = lab.service().update(Request()).data
+    first = lab.service().upkeep.update(Request()).data
     store = str(lab.home_dir / "cache")
     assert first.store == store and jsonable(first.steps[-1]) == {
         "name": "fetch",
@@ -261,19 +261,19 @@ def test_update_locks_once_then_only_fetches(lab: Lab, remote: Path) -> None:
     assert [step.name for step in first.steps] == ["lock", "fetch"]
     assert first.git_modules_fetched == 1
     before = (lab.repo / "agentpack.lock.json").read_bytes()
-    second = lab.service().update(Request()).data
+    second = lab.service().upkeep.update(Request()).data
     assert [step.name for step in second.steps] == ["fetch"]
     assert (lab.repo / "agentpack.lock.json").read_bytes() == before
 
 
 def test_a_lockfile_that_was_changed_fits_no_checkout(lab: Lab, remote: Path) -> None:
     from_git(lab, remote)
-    lab.service().update(Request())
+    lab.service().upkeep.update(Request())
     file = lab.repo / "agentpack.lock.json"
     document = json.loads(file.read_text())
     document["modules"][1]["sha256"] = "0" * 64
     file.write_text(json.dumps(document))
-    for act in (lab.service().fetch, lab.service().plan):
+    for act in (lab.service().upkeep.fetch, lab.service().plan):
         with pytest.raises(DeployError) as raised:
             act(Request())
         assert raised.value.details["reason_code"] == "store_content_mismatch"
@@ -282,7 +282,7 @@ def test_a_lockfile_that_was_changed_fits_no_checkout(lab: Lab, remote: Path) ->
 def test_lockfile_codes(lab: Lab) -> None:
     def code() -> tuple[str, object]:
         with pytest.raises(DeployError) as raised:
-            lab.service().fetch(Request())
+            lab.service().upkeep.fetch(Request())
         return raised.value.code, raised.value.details["reason_code"]
 
     assert code() == ("E_LOCKFILE_MISSING", "lockfile_missing")
@@ -317,7 +317,7 @@ def test_git_sources_that_are_refused_before_git_sees_them(
 def test_a_ref_that_is_not_there(lab: Lab, remote: Path) -> None:
     from_git(lab, remote, ref="nope")
     with pytest.raises(DeployError) as raised:
-        lab.service().update(Request())
+        lab.service().upkeep.update(Request())
     error = raised.value
     assert error.code == "E_UNEXPECTED" and error.message.startswith("ref not found: nope")
 
@@ -329,7 +329,7 @@ def test_without_git_local_modules_work_and_git_modules_say_so(tmp_path: Path) -
     assert lab.plan().changes
     lab.module("skill", "remote", "", source={"git": {"url": "file:///nowhere"}})
     with pytest.raises(DeployError) as raised:
-        lab.service().update(Request())
+        lab.service().upkeep.update(Request())
     error = raised.value
     assert error.code == "E_GIT_NOT_FOUND"
     assert error.details["next_actions"] == ["install_git", "retry_command"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
+from fleet_agentpack.kit.tree_watch import open_tree_watch
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.server import build_server
 from tests.deploy.lab import Lab, files, tree
@@ -197,3 +198,40 @@ def test_over_stdio_with_two_servers_at_once(lab: Lab) -> None:
         assert status["data"]["drift"] == [] and status["warnings"] == []
         assert one.bad_lines == other.bad_lines == []
     assert os.path.exists(lab.user / ".codex/AGENTS.md")
+
+
+def test_over_stdio_a_change_is_seen_by_the_next_plan(lab: Lab) -> None:
+    def changes(tool: str) -> list[str]:
+        return [row["path"] for row in server.call(tool)["structuredContent"]["data"]["changes"]]
+
+    with Stdio(cwd=lab.project) as server:
+        server.hello()
+        server.call("deploy_apply", yes=True)
+        assert changes("plan") == changes("plan") == changes("diff") == []
+        if _is_notified(lab.project):
+            assert _watches(server.process.pid) > 20
+        lab.source("modules/skills/tidy/more.md", "More.\n")
+        assert {os.path.basename(path) for path in changes("plan")} == {"more.md"}
+        server.call("deploy_apply", yes=True)
+        assert changes("plan") == []
+        outputs = list(lab.user.rglob("more.md"))
+        outputs[0].unlink()
+        assert changes("diff") == changes("plan") == [str(outputs[0])]
+        assert server.close() == 0
+
+
+def _is_notified(directory: Path) -> bool:
+    """Whether changes are notified here; in a container they may not be."""
+    watch = open_tree_watch()
+    if watch is None:
+        return False
+    watch.into(str(directory))
+    sure = watch.is_sure()
+    watch.close()
+    return sure
+
+
+def _watches(process: int) -> int:
+    """How many files and directories a process is notified of."""
+    infos = Path(f"/proc/{process}/fdinfo").iterdir()
+    return sum(info.read_text().count("inotify wd") for info in infos)

@@ -79,3 +79,10 @@ def test_a_misspelt_setting_is_a_problem(home: Path, capsys: pytest.CaptureFixtu
     assert checks["configuration"]["detail"].endswith(
         "trust.minimum_attestation is not a known key; did you mean minimum_attestations?"
     )
+    told = (checks["configuration"]["detail"],)
+    service = make_service(home)
+    assert service.installed().warnings == told
+    assert service.search("json").warnings == told
+    assert service.install(STATS).warnings == told
+    assert run(["tool", "list"]) == 0
+    assert told[0] in capsys.readouterr().err

@@ -362,3 +362,12 @@ def test_an_answer_that_never_ends_is_cut_off(published: FakeRegistry) -> None:
     registry = closed_later(RemoteRegistry(RegistryHttp(published.url)))
     with pytest.raises(EnactError, match="more than"):
         registry.release("alice/hello", None)
+
+
+def test_a_refusal_without_a_body_ends_with_what_was_asked_for(
+    service: EnactService, published: FakeRegistry
+) -> None:
+    published.lies["/tools/alice/hello"] = Lie(403, b"")
+    with pytest.raises(EnactError) as caught:
+        service.install("alice/hello")
+    assert caught.value.message == "the registry answered 403 for /tools/alice/hello"

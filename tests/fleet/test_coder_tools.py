@@ -313,6 +313,13 @@ async def test_delete_destroys_the_workspace(stage: Stage) -> None:
     assert (await refused(stage.fleet.show("papi")))["details"]["status"] == 404
 
 
+@pytest.mark.cassettes("show_agent")
+async def test_work_in_a_workspace_cannot_be_seen_so_its_deletion_is_risky(stage: Stage) -> None:
+    await stage.have("papi")
+    question = await stage.fleet.deletion("papi")
+    assert question.risky and "cannot be seen from here" in question.summary
+
+
 @pytest.mark.cassettes("delete_agent")
 async def test_a_delete_that_the_infrastructure_refuses_is_503_with_its_reason(
     stage: Stage,

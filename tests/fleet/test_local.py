@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -497,8 +498,12 @@ async def test_a_directory_without_an_agent_is_set_aside_not_overwritten(local: 
 
 
 async def test_a_program_that_is_not_installed_is_503_and_creates_nothing(
-    local: LocalFleet,
+    local: LocalFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "git").symlink_to(shutil.which("git") or "git")
+    monkeypatch.setenv("PATH", str(programs))
     fleet = open_fleet(configured(local, ""), source="human")
     error = await refused(fleet.create("papi", "demo", "coder", "x"))
     assert error["error"] == "unavailable" and "claude is not installed" in error["message"]
@@ -532,6 +537,13 @@ async def test_settings_that_cannot_be_used_are_503_and_name_themselves(
 
     error = await refused(create())
     assert error["error"] == "unavailable" and words in error["message"]
+
+
+async def test_a_setting_of_the_wrong_kind_is_named_in_the_details(local: LocalFleet) -> None:
+    settings = configured(local, "[fleet]\ncreate_timeout_s = -1")
+    with pytest.raises(FleetError) as caught:
+        open_fleet(settings, source="human")
+    assert caught.value.details == {"status": 503, "setting": "create_timeout_s"}
 
 
 async def test_configured_roles_replace_the_usual_ones_and_set_the_prompt(

@@ -135,6 +135,6 @@ def test_a_cached_manifest_of_no_known_time_is_done_without(
     path.write_text(
         f'{{"url": "{url}", "manifest": {{"plugins": []}}, "fetched_at": {moment}, "ttl": 9}}'
     )
-    with pytest.raises(ForgeError, match="No registry was reached"):
+    with pytest.raises(ForgeError, match="No registry could be read"):
         forge.plugin_search("x")
     assert forge.cache_stats().manifests.count == 1

@@ -103,11 +103,11 @@ def test_an_unreachable_stockyard_leaves_the_local_answer_whole(
     configure({"name": "yard", "type": "stockyard", "url": "http://127.0.0.1:1"})
     result = full.listing("agent")
     assert result.total == whole
-    assert any("stockyard was not reached" in each for each in result.warnings)
+    assert any("stockyard could not be read" in each for each in result.warnings)
     assert full.info("agent", "echo-bot").source == "local"
     with pytest.raises(ForgeError) as caught:
         full.info("agent", "nobody")
-    assert "was not reached" in caught.value.details["warnings"][0]
+    assert "could not be read" in caught.value.details["warnings"][0]
 
 
 def test_a_long_list_is_paged(

@@ -6,28 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.kit.frontmatter import Document, split
+from fleet_agentpack.kit.frontmatter import Split, split
 
 
 @pytest.mark.parametrize(
     ("text", "document"),
     [
-        ("---\na: 1\n---\nbody\n", Document("a: 1\n", "body\n", 4)),
-        ("---\n---\nbody", Document("", "body", 3)),
-        ("---  \r\na: 1\r\n---\t\r\nbody", Document("a: 1\r\n", "body", 4)),
-        ("---\na: 1\n---", Document("a: 1\n", "", 3)),
-        ("\ufeff---\na: 1\n---\nbody", Document("a: 1\n", "body", 4)),
-        ("---\na: 1\n---\nx\n---\ny\n", Document("a: 1\n", "x\n---\ny\n", 4)),
-        ("---\na: '---x'\nb: ----\n---\nbody", Document("a: '---x'\nb: ----\n", "body", 5)),
-        ("body\n---\na: 1\n---\n", Document(None, "body\n---\na: 1\n---\n", 1)),
-        ("\n---\na: 1\n---\n", Document(None, "\n---\na: 1\n---\n", 1)),
-        ("---\nnever closed\n", Document(None, "---\nnever closed\n", 1)),
-        ("----\na\n---\n", Document(None, "----\na\n---\n", 1)),
-        ("--- a\n---\n", Document(None, "--- a\n---\n", 1)),
-        ("", Document(None, "", 1)),
+        ("---\na: 1\n---\nbody\n", Split("a: 1\n", "body\n", 4)),
+        ("---\n---\nbody", Split("", "body", 3)),
+        ("---  \r\na: 1\r\n---\t\r\nbody", Split("a: 1\r\n", "body", 4)),
+        ("---\na: 1\n---", Split("a: 1\n", "", 3)),
+        ("\ufeff---\na: 1\n---\nbody", Split("a: 1\n", "body", 4)),
+        ("---\na: 1\n---\nx\n---\ny\n", Split("a: 1\n", "x\n---\ny\n", 4)),
+        ("---\na: '---x'\nb: ----\n---\nbody", Split("a: '---x'\nb: ----\n", "body", 5)),
+        ("body\n---\na: 1\n---\n", Split(None, "body\n---\na: 1\n---\n", 1)),
+        ("\n---\na: 1\n---\n", Split(None, "\n---\na: 1\n---\n", 1)),
+        ("---\nnever closed\n", Split(None, "---\nnever closed\n", 1)),
+        ("----\na\n---\n", Split(None, "----\na\n---\n", 1)),
+        ("--- a\n---\n", Split(None, "--- a\n---\n", 1)),
+        ("", Split(None, "", 1)),
     ],
 )
-def test_split(text: str, document: Document) -> None:
+def test_split(text: str, document: Split) -> None:
     assert split(text) == document
 
 

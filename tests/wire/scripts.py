@@ -202,6 +202,46 @@ MESSAGES: dict[str, Any] = {
     "escaped method": b'{"jsonrpc":"2.0","id":1,"method":"p\\u0069ng"}',
     "deep": b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b"[" * 300 + b"]" * 300 + b"}",
     "deeper": b"[" * 9000,
+    "deep in an object": b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":'
+    + b'{"_meta":' * 2000
+    + b"1"
+    + b"}" * 2001,
+    "deep capabilities": b'{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocol'
+    b'Version":"2025-11-25","clientInfo":{"name":"c","version":"0"},"capabilities":{"experimental":'
+    + b'{"a":' * 40
+    + b"{}"
+    + b"}" * 43,
+    "zero byte": b"\x00",
+    "zero before a message": b'\x00{"jsonrpc":"2.0","id":1,"method":"ping"}',
+    "zero in a method": b'{"jsonrpc":"2.0","id":1,"method":"ping\x00"}',
+    "lone carriage returns": b'\r\r{"jsonrpc":"2.0","id":1,"method":"ping"}\r{"jsonrpc":"2.0"}',
+    "line separator": '{"jsonrpc":"2.0","id":"a\u2028b","method":"ping"}'.encode(),
+    "other encoding": '{"jsonrpc":"2.0","id":1,"method":"ping"}'.encode("utf-16"),
+    "overlong bytes": b'{"jsonrpc":"2.0","id":"\xc0\xaf","method":"ping"}',
+    "half a character in bytes": b'{"jsonrpc":"2.0","id":"\xed\xa0\x80","method":"ping"}',
+    "method with a space": request(1, "ping "),
+    "method in capitals": request(1, "Tools/List"),
+    "hello in a batch": [b"[" + json.dumps(hello(number="i")).encode() + b"]"],
+    "list and call at once": [request(1, "tools/list"), request(2, "tools/call", CALL)],
+    "call and list at once": [request(1, "tools/call", CALL), request(2, "tools/list")],
+    "call twice with one id": [request(1, "tools/call", CALL), request(1, "tools/call", CALL)],
+    "two handshakes": [hello("2025-06-18", "i"), READY, hello("2025-11-25", "j"), READY],
+    "infinity": b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":'
+    b"Infinity}}}",
+    "number without end": b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"ping"}',
+    "cancel before": [
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}},
+        request(7, "tools/call", CALL),
+    ],
+    "progress": {
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": {"progressToken": 1, "progress": 1},
+    },
+    "subscribe": request(1, "resources/subscribe", {"uri": "agentpack://snapshots"}),
+    "complete": request(1, "completion/complete", {"ref": {}, "argument": {}}),
+    "read with no address": request(1, "resources/read", {}),
+    "prompt": request(1, "prompts/get", {"name": "nothing"}),
     "long": b'{"jsonrpc":"2.0","id":"' + b"x" * 70_000 + b'","method":"ping"}',
     "large params": request(1, "ping", {"_meta": {"progressToken": "x" * 30_000}}),
 }
@@ -261,6 +301,18 @@ def _special() -> Iterator[Script]:
         "bare, then modern", [as_bytes([request(1, "tools/list"), enveloped(2, LISTINGS[1])])]
     )
     yield Script("bare, then hello", [as_bytes([request(1, "tools/list"), hello(), READY, *CHECK])])
+    yield Script("line ends of another system", [whole.replace(b"\n", b"\r\n")])
+    yield Script("no line ends but those", [whole.replace(b"\n", b"\r"), as_bytes(CHECK)])
+    yield Script("call, then the end", [as_bytes([hello(), READY, request(1, "tools/call", CALL)])])
+    yield Script(
+        "call, then the end without a newline", [as_bytes(request(1, "tools/call", CALL)).rstrip()]
+    )
+    yield Script("only half a handshake", [as_bytes(hello())[:80]])
+    yield Script("a handshake in two writes", [as_bytes(hello())[:80], as_bytes(hello())[80:]])
+    yield Script("blank lines between", [whole.replace(b"\n", b"\n\n \n"), as_bytes(CHECK)])
+    yield Script("nobody writes, nobody reads", [], deaf=True)
+    for closed in ([0, 1], [0, 2], [1, 2]):
+        yield Script(f"closed {closed}", [whole, as_bytes(CHECK)], closed=closed)
     yield Script("rubbish first", [b"rubbish\n", whole])
     yield Script("a long half line", [b"x" * 200_000, b"\n", whole])
     for argv in (
@@ -268,8 +320,21 @@ def _special() -> Iterator[Script]:
         ["--only=enact,climpt"],
         ["--read-only"],
         ["--only", "climpt"],
+        ["--only", "forge", "--read-only"],
+        ["--only", "agentpack,mars"],
+        ["--only", "fleet,fleet,,"],
+        ["--only=", "--read-only"],
+        ["--read-only", "--read-only"],
+        ["--read-only=yes"],
+        ["--log-level", "debug"],
+        ["--log-level=error", "--only=enact"],
+        ["--prefix", "our"],
+        ["--tools", "plan,status,execute", "--ask=risky"],
+        ["--without=rollback", "--project", "/", "--no-extras"],
     ):
         yield Script(f"options {' '.join(argv)}", [whole, as_bytes(CHECK)], argv)
     yield Script("no such domain", [whole], ["--only", "mars"])
     yield Script("no such option", [whole], ["--mars"])
+    yield Script("no such tool", [whole], ["--tools", "plam"])
+    yield Script("no tool left", [whole], ["--tools", "rollback", "--read-only"])
     yield Script("option without value", [whole], ["--only"])

@@ -89,3 +89,15 @@ def test_the_front_sleeps_while_nothing_happens() -> None:
         before = switches()
         time.sleep(1.5)
         assert switches() - before <= 1
+
+
+def test_the_first_call_imports_what_it_needs_and_no_more() -> None:
+    with Stdio([sys.executable, "-X", "importtime", *SERVE[1:]]) as server:
+        server.hello()
+        server.ask("tools/list")
+        assert server.ask("tools/call", **CALL)["result"]
+        assert server.close() == 0
+    imported = {line.split("|")[-1].strip() for line in server.errors.decode().splitlines()}
+    assert "fleet_agentpack.forge.service" in imported
+    others = ("enact.service", "deploy.results", "forge.command_results", "forge.forks.forks")
+    assert not imported & {f"fleet_agentpack.{each}" for each in others}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleet_agentpack.settings import Settings
+from fleet_agentpack.wire.installed_state import read_state
 from fleet_agentpack.wire.quick_start import quick_start
+from fleet_agentpack.wire.selection import Selection
 from tests.conftest import enter_empty_home
 from tests.rig import SERVE, Stdio, child_environment, eventually, modern_meta
 from tests.wire.forked import Forks
@@ -77,11 +82,58 @@ def test_kept_tools_are_listed_as_the_server_lists_them(entered: Path) -> None:
         assert is_alone(server)
 
 
-@pytest.mark.parametrize("damage", ["", "{}", '{"version": 5}', "cut"])
+def _cut(kept: Path) -> None:
+    kept.write_text(kept.read_text()[:-5])
+
+
+def _with_tools(tools: object) -> Callable[[Path], None]:
+    return lambda kept: _rewrite(kept, tools)
+
+
+def _rewrite(kept: Path, tools: object) -> None:
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"tools": tools}))
+
+
+def _replaced_by(make: Callable[[Path], object]) -> Callable[[Path], None]:
+    def replace(kept: Path) -> None:
+        kept.unlink()
+        make(kept)
+
+    return replace
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "empty": lambda kept: kept.write_text(""),
+    "nothing in it": lambda kept: kept.write_text("{}"),
+    "a list": lambda kept: kept.write_text("[]"),
+    "another version": lambda kept: kept.write_text('{"version": 5}'),
+    "cut": _cut,
+    "deep": lambda kept: kept.write_text("[" * 100_000),
+    "no text": lambda kept: kept.write_bytes(b"\xff\xfe\x00"),
+    "numbers for tools": _with_tools([[1, 2, 3]]),
+    "too few fields": _with_tools([["{}"]]),
+    "two lines": _with_tools([["{}\n{}", "{}", False]]),
+    "huge": lambda kept: os.truncate(kept, 1 << 32),
+    "a pipe": _replaced_by(os.mkfifo),
+    "a link to itself": _replaced_by(lambda kept: kept.symlink_to(kept)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_was_kept_is_used_only_whole(entered: Path, tmp_path: Path, damage: str) -> None:
+    (kept,) = entered.rglob("enact-listed.json")
+    copy = tmp_path / "copy.json"
+    copy.write_text(kept.read_text())
+    assert read_state(str(copy)) is not None
+    DAMAGES[damage](copy)
+    assert read_state(str(copy)) is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "numbers for tools", "a pipe"])
 def test_without_what_was_kept_the_server_lists_them(entered: Path, damage: str) -> None:
     (kept,) = entered.rglob("enact-listed.json")
     before = kept.read_text()
-    kept.write_text(before[:-5] if damage == "cut" else damage)
+    DAMAGES[damage](kept)
     with Stdio() as server:
         server.hello()
         assert is_alone(server)
@@ -126,6 +178,19 @@ def test_a_change_during_the_hand_over_is_announced(work: Path) -> None:
         eventually(lambda: TOOL in names(server))
 
 
+def test_a_change_after_the_hand_over_is_announced(work: Path) -> None:
+    """Also where the call was another domain's, and the server has not yet looked for itself."""
+    with Stdio() as server:
+        server.hello()
+        assert TOOL not in names(server)
+        server.call("fractary_forge_config_get", key="x")
+        for change in ("install", "uninstall"):
+            run("tool", change, "agentpack/csv/stats")
+            server.wait_for_notification(CHANGED)
+            eventually(lambda change=change: (TOOL in names(server)) == (change == "install"))
+            server.notifications.clear()
+
+
 def test_the_quick_start_finds_our_directories(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fleet_agentpack.settings import Directories
 
@@ -144,23 +209,69 @@ def test_the_quick_start_finds_our_directories(work: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("argv", "only", "read_only"),
+    ("argv", "selection"),
     [
-        ([], (), False),
-        (["--only", "fleet, enact,", "--read-only"], ("fleet", "enact"), True),
-        (["--only=", "--log-level=debug"], (), False),
+        ([], Selection()),
+        (
+            ["--only", "fleet, enact,", "--read-only"],
+            Selection(("fleet", "enact"), read_only=True),
+        ),
+        (["--only=", "--log-level=debug", "--ask", "risky"], Selection()),
+        (
+            ["--tools=plan,diff", "--prefix", "our"],
+            Selection(tools=("plan", "diff"), prefix="our_"),
+        ),
+        (["--no-extras", "--without", "plan"], Selection(without=("plan",), extras=False)),
+        (["--project", "/a=--read-only"], Selection()),
     ],
 )
-def test_plain_options_are_understood(
-    work: Path, argv: list[str], only: tuple[str, ...], read_only: bool
-) -> None:
+def test_plain_options_are_understood(work: Path, argv: list[str], selection: Selection) -> None:
     start = quick_start(argv, {"HOME": str(work)})
-    assert start and start.selection == (only, read_only)
+    assert start and start.selection == selection
+    settings = Settings.read({"HOME": str(work)}, options=_given(argv))
+    assert start.project == settings.place.sentence
+
+
+def _given(argv: list[str]) -> dict[str, str]:
+    return {"project": argv[argv.index("--project") + 1]} if "--project" in argv else {}
+
+
+def test_variables_count_where_no_option_does(work: Path) -> None:
+    environ = {
+        "HOME": str(work),
+        "FLEET_AGENTPACK_TOOLS": "plan",
+        "FLEET_AGENTPACK_WITHOUT": "diff",
+        "FLEET_AGENTPACK_PREFIX": "our",
+        "FLEET_AGENTPACK_NO_EXTRAS": "1",
+        "FLEET_AGENTPACK_PROJECT": "/nowhere",
+    }
+    start = quick_start(["--prefix", "my"], environ)
+    assert start and start.selection == Selection((), False, ("plan",), ("diff",), "my_", False)
+    assert start.project.startswith("There is no project: /nowhere does not exist;")
+    assert quick_start([], {"HOME": str(work), "FLEET_AGENTPACK_ASK": "maybe"}) is None
+    assert quick_start([], {"HOME": str(work), "FLEET_AGENTPACK_NO_EXTRAS": "maybe"}) is None
+
+
+def test_a_domain_alone_has_no_extras(work: Path) -> None:
+    start = quick_start([], {"HOME": str(work)}, "enact")
+    assert start and start.selection == Selection(("enact",), extras=False)
 
 
 @pytest.mark.parametrize(
     "argv",
-    [["plan"], ["--http"], ["--only"], ["--only", "--http"], ["--log-level", "loud"], ["-h"]],
+    [
+        ["plan"],
+        ["--http"],
+        ["--only"],
+        ["--only", "--http"],
+        ["--log-level", "loud"],
+        ["-h"],
+        ["--prefix", "a b"],
+        ["--ask", "maybe"],
+        ["--project"],
+        ["--no-extras=1"],
+        ["--read_only"],
+    ],
 )
 def test_all_else_goes_the_long_way(work: Path, argv: list[str]) -> None:
     assert quick_start(argv, {"HOME": str(work)}) is None

@@ -118,7 +118,7 @@ def _require_yes(console: Console, command: str) -> None:
 
 
 def _init(console: Console) -> None:
-    answer = _service(console).init(console.arguments.repo, with_git=console.arguments.git)
+    answer = _service(console).upkeep.init(console.arguments.repo, with_git=console.arguments.git)
     lines = (
         f"Initialized {answer.data.repo}",
         "Next: fleet-agentpack plan shows what it would deploy.",
@@ -222,23 +222,23 @@ def _snapshots(console: Console) -> None:
 
 
 def _lock(console: Console) -> None:
-    answer = _service(console).lock(_request(console))
+    answer = _service(console).upkeep.lock(_request(console))
     done = answer.data
     console.answer(answer, [f"Locked {done.modules} module(s) in {done.lockfile}"])
 
 
 def _fetch(console: Console) -> None:
-    answer = _service(console).fetch(_request(console))
+    answer = _service(console).upkeep.fetch(_request(console))
     done = answer.data
     console.answer(answer, [f"{done.git_modules_fetched} git module(s) in {done.store}"])
 
 
 def _update(console: Console) -> None:
-    given, service, request = console.arguments, _service(console), _request(console)
+    given, upkeep, request = console.arguments, _service(console).upkeep, _request(console)
     wanted = {"lock": given.lock, "fetch": given.fetch}
-    if any(service.update_steps(request, **wanted)):
+    if any(upkeep.update_steps(request, **wanted)):
         _require_yes(console, "update")
-    answer = service.update(request, **wanted)
+    answer = upkeep.update(request, **wanted)
     rows = [report.step_line(step) for step in answer.data.steps]
     console.answer(answer, rows or ["Nothing to do"])
 

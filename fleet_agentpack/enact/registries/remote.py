@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
@@ -28,6 +28,11 @@ from fleet_agentpack.kit.results import UNKNOWN
 DOWNLOAD_DEADLINE_S = 300.0
 ATTESTATIONS_DEADLINE_S = 60.0  # for all of one version together
 LONGEST_AUDITOR = 320
+
+
+class _Version(NamedTuple):
+    digest: str | None
+    is_yanked: bool
 
 
 class RemoteRegistry:
@@ -89,7 +94,7 @@ class RemoteRegistry:
         """The bundles behind the listed rows; a row's `auditor` is only the key to fetch it by."""
         version = quote(release.version, safe="")
         with _missing(lambda: EnactError.version_not_found(release.name, release.version)):
-            listed = self._get_json(release.name, f"/versions/{version}/attestations")
+            listed = self._get_object(release.name, f"/versions/{version}/attestations")
         keys = [row.get("auditor") for row in objects(listed, "attestations")]
         texts = dict.fromkeys(key for key in keys if isinstance(key, str) and key.strip())
         auditors = [key for key in texts if len(key) <= LONGEST_AUDITOR]
@@ -116,7 +121,7 @@ class RemoteRegistry:
         with _missing(
             lambda: EnactError.version_not_found(name, version, sorted(self._versions(name)))
         ):
-            found = self._get_json(name, f"/versions/{quote(version, safe='')}")
+            found = self._get_object(name, f"/versions/{quote(version, safe='')}")
         self._check_identity(found, name, version)
         if found.get("yanked") is True:
             raise _yanked(name, version, found.get("yank_reason"), found.get("yank_replacement"))
@@ -126,27 +131,31 @@ class RemoteRegistry:
 
     def _latest(self, name: str) -> Release:
         versions = self._versions(name)
-        version = best_version(v for v, row in versions.items() if row.get("yanked") is not True)
+        version = best_version(v for v, row in versions.items() if not row.is_yanked)
         if version is None:
             if versions:
                 highest = best_version(versions) or ""
                 raise _yanked(name, highest, "every version was withdrawn", None)
             raise EnactError.tool_not_found(name, "it has no version that can be installed")
-        return Release(name, version, _claimed(versions[version].get("bundle_hash")))
+        return Release(name, version, versions[version].digest)
 
-    def _versions(self, name: str) -> dict[str, Mapping[str, object]]:
+    def _versions(self, name: str) -> dict[str, _Version]:
         with _missing(lambda: EnactError.tool_not_found(name)):
-            found = self._get_json(name, "")
+            found = self._get_object(name, "")
         self._check_identity(found, name, None)
-        versions = ((row.get("version"), row) for row in objects(found, "versions"))
-        return {version: row for version, row in versions if isinstance(version, str)}
+        rows = [(row.get("version"), row) for row in objects(found, "versions")]
+        return {
+            version: _Version(_claimed(row.get("bundle_hash")), row.get("yanked") is True)
+            for version, row in rows
+            if isinstance(version, str)
+        }
 
     def _check_identity(self, found: Mapping[str, object], name: str, version: str | None) -> None:
         if found.get("name") != name or (version and found.get("version") != version):
             message = f"the registry answered for a tool other than {name}"
             raise EnactError.registry_error(self.label, message)
 
-    def _get_json(self, name: str, path: str) -> Mapping[str, object]:
+    def _get_object(self, name: str, path: str) -> Mapping[str, object]:
         return parse_object(self._get(name, path).body, self.label)
 
     def _get(self, name: str, path: str, **options: Any) -> Answer:

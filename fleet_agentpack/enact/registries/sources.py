@@ -27,6 +27,7 @@ from fleet_agentpack.enact.store import write_tree
 from fleet_agentpack.enact.trust.attestations import Subject
 from fleet_agentpack.enact.trust.policy import Trusted, TrustPolicy
 from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.results import jsonable
 
 BUILTIN_ROOT = Path(__file__).parent.parent / "builtin"
 
@@ -75,7 +76,7 @@ class Sources:
         found += [hit for hit in remote if hit.name not in known and not is_reserved(hit.name)]
         if not found and not warnings and config.registry.url is None:
             warnings = [f"only built-in tools were searched: {config.path} sets no registry.url"]
-        return found[:limit], warnings
+        return found[:limit], [*config.warnings, *warnings]
 
     def acquire(self, wanted: Reference, config: Config, tick: Tick = no_tick) -> Acquired:
         """Fetch and verify a tool, apply the trust policy, write nothing. Raises `EnactError`."""
@@ -97,10 +98,11 @@ class Sources:
             source=registry.label,
             digest=digest,
             files=package.records(),
-            trust=trusted.record(),
+            trust={"policy": trusted.policy, "signers": jsonable(trusted.signers)},
         )
         folder = self.builtin.folder(release) if registry is self.builtin else None
-        return Acquired(package, read, receipt, (*trusted.warnings, *read.warnings), folder)
+        warnings = (*config.warnings, *trusted.warnings, *read.warnings)
+        return Acquired(package, read, receipt, warnings, folder)
 
     def recheck(self, receipt: Receipt, config: Config) -> None:
         """Check an installed tool against today's policy. Raises `EnactError` if it is refused."""

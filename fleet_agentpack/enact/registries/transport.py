@@ -125,7 +125,7 @@ def _refusal(url: str, path: str, answer: Answer) -> RegistryRefusal:
         given = error.get("details")
         return _yanked_answer(given if isinstance(given, dict) else {}, said, details)
     code = _CODES.get(answer.status, "REGISTRY_ERROR")
-    message = f"the registry answered {answer.status} for {path}: {said}"
+    message = f"the registry answered {answer.status} for {path}{said and f': {said}'}"
     return RegistryRefusal(code, message, _NEXT.get(answer.status, CALL_LATER), **details)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet_agentpack.enact.trust.identity import Signer
 from fleet_agentpack.kit.private import sigstore_trust_root
@@ -118,10 +118,9 @@ def verdict(signed: Signed, subject: Subject) -> str:
     result is unknown counts as failed.
     """
     statement = _statement(signed)
-    predicate_type = statement.get("predicateType")
+    predicate_type, predicate = statement.predicate_type, statement.predicate
     if predicate_type not in (TOOL_PREDICATE, AUDIT_PREDICATE):
         raise AttestationRefused("the statement has another predicate type")
-    predicate = statement.get("predicate")
     tool = predicate.get("tool") if isinstance(predicate, dict) else None
     if not isinstance(predicate, dict) or not isinstance(tool, dict):
         raise AttestationRefused("the statement names no tool")
@@ -129,7 +128,7 @@ def verdict(signed: Signed, subject: Subject) -> str:
         raise AttestationRefused("the statement is about another tool or version")
     result = "endorsed" if predicate_type == TOOL_PREDICATE else _audit_result(predicate)
     if result != "failed":
-        _check_subject(statement.get("subject"), subject)
+        _check_subject(statement.subject, subject)
     return result
 
 
@@ -144,7 +143,13 @@ def _check_subject(subjects: object, wanted: Subject) -> None:
         raise AttestationRefused("the statement is about another bundle")
 
 
-def _statement(signed: Signed) -> dict[str, object]:
+class _Statement(NamedTuple):
+    predicate_type: object
+    predicate: object
+    subject: object
+
+
+def _statement(signed: Signed) -> _Statement:
     if signed.payload_type != IN_TOTO:
         raise AttestationRefused("the payload is not an in-toto statement")
     try:
@@ -153,7 +158,7 @@ def _statement(signed: Signed) -> dict[str, object]:
         raise AttestationRefused("the payload is not JSON") from error
     if not isinstance(statement, dict) or statement.get("_type") != STATEMENT:
         raise AttestationRefused("the payload is not an in-toto statement")
-    return statement
+    return _Statement(*(statement.get(key) for key in ("predicateType", "predicate", "subject")))
 
 
 def _audit_result(predicate: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.trust import attestations
 from fleet_agentpack.enact.trust.attestations import AttestationVerifier, Subject
 from fleet_agentpack.enact.trust.identity import Signer
-from fleet_agentpack.kit.results import jsonable
 
 
 @dataclass(frozen=True)
@@ -21,10 +20,6 @@ class Trusted:
     policy: str  # the policy that accepted it, or `builtin`
     signers: tuple[Signer, ...] = ()
     warnings: tuple[str, ...] = ()
-
-    def record(self) -> dict[str, object]:
-        """The decision as the receipt keeps it."""
-        return {"policy": self.policy, "signers": jsonable(self.signers)}
 
 
 class TrustPolicy:

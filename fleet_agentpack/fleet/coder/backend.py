@@ -122,6 +122,9 @@ class CoderBackend:
         agent = self._snapshot(workspace, datetime.now(UTC))
         return self._with_parameters(agent, values)
 
+    async def unsaved(self, agent: AgentSnapshot) -> None:
+        """See `Workspaces.unsaved`: nobody looks into a workspace."""
+
     async def delete(self, agent: AgentSnapshot, report: Progress) -> None:
         """See `Workspaces.delete`."""
         workspace: models.Workspace = agent.handle

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -57,9 +58,9 @@ class CoderError(FleetError):
         return f"{told} ({self.method} {self.path}{f' → {self.status}' if self.status else ''})"
 
     @property
-    def answer(self) -> dict[str, object]:
+    def answer(self) -> dict[str, int | str | list[dict[str, str]]]:
         """What Coder answered, for the details of an error."""
-        known = {
+        known: dict[str, int | str | list[dict[str, str]] | None] = {
             "coder_status": self.status,
             "coder_message": self.message,
             "validations": self.validations,
@@ -160,8 +161,8 @@ def of_exception(error: HttpError, method: str, path: str) -> CoderError:
 def of_answer(answer: Answer, method: str, path: str, secret: str) -> CoderError:
     """The error for an answer with an error status."""
     status = answer.status
-    body = _body(answer.body)
-    message = _clean(body.get("message") or body.get("title") or "", secret)
+    said = _said(answer.body)
+    message = _clean(said.message, secret)
     kind = _BY_STATUS.get(status, Broken if status >= 500 or status < 400 else Invalid)
     if status == 404 and message == ROUTE_MISSING:
         kind = RouteMissing
@@ -176,34 +177,40 @@ def of_answer(answer: Answer, method: str, path: str, secret: str) -> CoderError
         path,
         message or f"Coder answered {status} {answer.reason}",
         status=status,
-        detail=_clean(_detail(body), secret),
+        detail=_clean(said.detail, secret),
         validations=[
             {key: _clean(row.get(key) or "", secret) for key in ("field", "detail")}
-            for row in body.get("validations") or []
-            if isinstance(row, dict)
+            for row in said.validations
         ],
         request_id=_clean(answer.headers.get("x-coder-request-id", ""), secret)[:80],
     )
 
 
-def _body(content: bytes) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Said:
+    message: str = ""
+    detail: str = ""
+    validations: Sequence[Mapping[str, Any]] = ()
+
+
+def _said(content: bytes) -> _Said:
     """What an error says: Coder's and AgentAPI's JSON, or the title of an HTML page."""
     try:
         body = json.loads(content)
     except ValueError:
         text = content[:20_000].decode("utf-8", "replace")
         title, reason = _TITLE.search(text), _PARAGRAPH.search(text)
-        if title:
-            return {"message": title[1], "detail": reason[1] if reason else ""}
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
-def _detail(body: dict[str, Any]) -> str:
-    """Coder's `detail`, or the messages of an AgentAPI problem."""
-    rows = [row.get("message") for row in body.get("errors") or [] if isinstance(row, dict)]
-    told = [str(row) for row in rows if row]
-    return "; ".join(told) or str(body.get("detail") or "")
+        return _Said(title[1], reason[1] if reason else "") if title else _Said()
+    if not isinstance(body, dict):
+        return _Said()
+    rows, faults = (
+        [row for row in body.get(key) or [] if isinstance(row, dict)]
+        for key in ("errors", "validations")
+    )
+    # Coder's `detail`, or the messages of an AgentAPI problem.
+    told = "; ".join(str(row["message"]) for row in rows if row.get("message"))
+    message = str(body.get("message") or body.get("title") or "")
+    return _Said(message, told or str(body.get("detail") or ""), faults)
 
 
 def _clean(text: Any, secret: str) -> str:

@@ -8,6 +8,7 @@ news for the ledger.
 from __future__ import annotations
 
 from functools import cached_property
+from operator import attrgetter
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
@@ -15,6 +16,7 @@ from msgspec.json import Decoder
 from fleet_agentpack.fleet.coder import models
 
 NULL = Raw(b"null")
+_AGENTS = attrgetter("agents")
 
 
 class ListedWorkspaceAgent(models.AgentState, frozen=True, kw_only=True, gc=False):
@@ -48,7 +50,7 @@ class ListedWorkspace(Struct, frozen=True, gc=False):
     @property
     def agent(self) -> ListedWorkspaceAgent | None:
         """The first agent that is not a sub-agent."""
-        return models.first_agent(one.agents for one in self.latest_build.resources or ())
+        return models.first_agent(map(_AGENTS, self.latest_build.resources or ()))
 
 
 class _Rows(Struct, frozen=True, gc=False):

@@ -107,6 +107,12 @@ class LocalBackend:
         return self._snapshot(agent, detailed=False)
 
     @in_thread
+    def unsaved(self, snapshot: AgentSnapshot) -> list[str]:
+        """See `Workspaces.unsaved`."""
+        agent: LocalAgent = snapshot.handle
+        return self.copies.unsaved(Path(agent.origin), agent.key, agent.branch)
+
+    @in_thread
     def delete(self, snapshot: AgentSnapshot, report: Progress) -> str | None:
         """See `Workspaces.delete`."""
         agent: LocalAgent = snapshot.handle

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.results import Project, Role
@@ -23,7 +23,7 @@ NO_PROJECTS = (
 )
 
 
-def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[None, None, T]]:
     """A method that works with files and processes, run where it does not hold up the others."""
 
     @wraps(method)

@@ -62,6 +62,19 @@ class WorkingCopies:
         if (self.root / key).exists():
             self._keep_whole(self.root / key, "it belongs to no known agent")
 
+    def unsaved(self, project: Path, key: str, branch: str | None) -> list[str]:
+        """The files of a copy whose changes no commit has; all of a plain copy that differs."""
+        target = self.root / key
+        if not target.exists():
+            return []
+        if branch is None:
+            return [] if same_directory(project, target) else [str(target)]
+        status = ("--no-optional-locks", "status", "--porcelain", "--no-renames", "-z")
+        listed = self.git.run(target, *status)
+        if listed.status != 0:  # its repository is gone
+            return [str(target)]
+        return [row[3:] for row in listed.text.split("\0") if row]
+
     def remove(self, project: Path, key: str, branch: str | None) -> str | None:
         """Remove a copy; returns a note on where its work was kept, if it had any."""
         target = self.root / key

@@ -132,7 +132,7 @@ def _is_lost(answer: RegistryAnswer) -> bool:
 def _warnings(*answers: RegistryAnswer) -> tuple[str, ...]:
     """Why answers are missing or old."""
     return tuple(
-        f"The stockyard was not reached: {answer.error}"
+        f"The stockyard could not be read: {answer.error}"
         + ("" if _is_lost(answer) else "; using its last answer")
         for answer in answers
         if answer.error

@@ -197,7 +197,7 @@ class Plugins:
             steps = {step.for_agent(): step for error in errors for step in error.actions}
             raise ForgeError(
                 errors[0].code,
-                f"No registry was reached: {'; '.join(str(error) for error in errors)}",
+                f"No registry could be read: {'; '.join(str(error) for error in errors)}",
                 *steps.values(),
                 registries={name: str(error) for name, error in survey.unreached},
             )

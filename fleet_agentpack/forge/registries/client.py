@@ -74,7 +74,7 @@ class RegistryClient:
         warnings: list[str] = []
         for registry, answer in zip(registries, answers, strict=True):
             if answer.error:
-                warning = f"Registry {registry.name} was not reached: {answer.error}"
+                warning = f"Registry {registry.name} could not be read: {answer.error}"
                 if answer.data:
                     when = datetime.fromtimestamp(answer.fetched_at, UTC)
                     warning += f"; using its manifest of {when.isoformat(timespec='seconds')}"

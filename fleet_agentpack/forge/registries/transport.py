@@ -112,7 +112,8 @@ def _refusal(status: int, request: Request) -> ForgeError:
 
 def _too_large(request: Request) -> ForgeError:
     shown = masked_url(request.url)
-    return ForgeError.network(f"{shown} sent more than {request.limit:,} bytes", url=shown)
+    message = f"the answer of {shown} is larger than the limit of {request.limit:,} bytes"
+    return ForgeError.network(message, url=shown)
 
 
 def _no_file(url: str, path: Path) -> ForgeError:

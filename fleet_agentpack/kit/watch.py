@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 
 POLL_INTERVAL_S = 5.0  # where a system has no notifications
 
-_MODIFY, _ATTRIB, _MOVED_FROM, _MOVED_TO = 0x2, 0x4, 0x40, 0x80
-_CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x100, 0x200, 0x400, 0x800
-_NAMES = _CREATE | _DELETE | _MOVED_FROM | _MOVED_TO
-_EVERYTHING = _NAMES | _MODIFY | _ATTRIB | _DELETE_SELF | _MOVE_SELF
-_LARGEST_READ = 1 << 16
-
 
 class Watch(Protocol):
     """Becomes readable when one of its paths may have changed."""
@@ -54,38 +48,36 @@ class _Inotify:
     """Linux. A path that does not exist is noticed in the nearest directory that does."""
 
     def __init__(self) -> None:
-        import ctypes
+        from fleet_agentpack.kit import inotify
 
-        self._libc: Any = ctypes.CDLL(None, use_errno=True)
-        self._descriptor: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor < 0:
-            raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._queue = inotify.Inotify()
+        self._names = inotify.NAMES
+        itself = inotify.MODIFY | inotify.ATTRIB | inotify.DELETE_SELF | inotify.MOVE_SELF
+        self._everything = inotify.NAMES | itself
         self._watched: dict[str, int] = {}
 
     def fileno(self) -> int:
-        return self._descriptor
+        return self._queue.fileno()
 
     def arm(self, paths: Iterable[str]) -> bool:
         wanted = _with_directories(paths)
         for path in self._watched.keys() - wanted.keys():
-            self._libc.inotify_rm_watch(self._descriptor, self._watched.pop(path))
+            self._queue.remove(self._watched.pop(path))
         complete = True
         # Also those that are watched already: another directory may have taken the name.
-        for path, mask in wanted.items():
-            number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), mask)
-            if number >= 0:
-                self._watched[path] = number
-            else:
+        for path, asked_for in wanted.items():
+            try:
+                mask = self._everything if asked_for else self._names
+                self._watched[path] = self._queue.add(path, mask)
+            except OSError:
                 complete = False
         return complete
 
     def drain(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._descriptor, _LARGEST_READ):
-                pass
+        self._queue.read()
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._queue.close()
 
 
 class _Kqueue:
@@ -133,14 +125,14 @@ class _Kqueue:
         self._opened = []
 
 
-def _with_directories(paths: Iterable[str]) -> dict[str, int]:
-    """What to watch so that no change of a path is missed, and for which events."""
-    wanted: dict[str, int] = {}
+def _with_directories(paths: Iterable[str]) -> dict[str, bool]:
+    """What to watch so that no change of a path is missed; False: only for the names in it."""
+    wanted: dict[str, bool] = {}
     for path in paths:
         if os.path.exists(path):  # noqa: PTH110
-            wanted[path] = _EVERYTHING
+            wanted[path] = True
         above = os.path.dirname(path)  # noqa: PTH120
         while not os.path.isdir(above) and above != os.path.dirname(above):  # noqa: PTH112, PTH120
             above = os.path.dirname(above)  # noqa: PTH120
-        wanted[above] = wanted.get(above, 0) | _NAMES
+        wanted.setdefault(above, False)
     return wanted
