@@ -12,7 +12,8 @@ from pathlib import Path
 from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.kit import process
-from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.paths import NoBaseError, PathArguments, expand_home
+from fleet_agentpack.kit.project import FoundProject, find_project
 
 _TRUTHY = {"1", "true", "yes", "y", "on"}
 _GIT_OWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
@@ -27,7 +28,8 @@ class Home:
     cwd: Path
     cache: Path  # our own cache, never inside the agentpack home
     environ: Mapping[str, str]
-    project: Path | None = None  # the directory to work in, unless it is the cwd
+    place: FoundProject  # the directory to work in
+    paths: PathArguments  # what paths mean that a caller gives
 
     @classmethod
     def of(
@@ -36,12 +38,15 @@ class Home:
         user: Path,
         cwd: Path,
         cache: Path,
-        project: Path | None = None,
+        place: FoundProject | None = None,
+        paths: PathArguments | None = None,
     ) -> Home:
-        """The home that the environment names."""
+        """The home that the environment names; the project is where the command was started."""
         given = environ.get("AGENTPACK_HOME")
         root = user / ".agentpack" if given is None else cwd / expand_home(given, user)
-        return cls(root, user, cwd, cache, environ, project)
+        place = place or find_project("", str(user), str(cwd))
+        paths = paths or PathArguments(cwd, user, environ)
+        return cls(root, user, cwd, cache, environ, place, paths)
 
     @property
     def default_repo(self) -> Path:
@@ -96,7 +101,14 @@ class Home:
             usable = False
         if not usable:
             raise DeployError("E_INVALID_ARGUMENTS", "repo: not a valid path")
-        return self.cwd / given
+        try:
+            repo = self.paths.resolve(given)
+        except NoBaseError as error:
+            raise DeployError("E_INVALID_ARGUMENTS", f"repo: {error}") from error
+        hint = self.paths.hint(given)
+        if hint and not repo.exists():
+            raise DeployError("E_INVALID_ARGUMENTS", f"repo: {given[:200]} does not exist{hint}")
+        return repo
 
 
 def git(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.home import Home, git_text
+from fleet_agentpack.kit.project import why_no_project
 from fleet_agentpack.kit.stamps import Remembered
 
 
@@ -38,12 +39,11 @@ class Project:
         return asked or _configured_origin(Path(self.root, ".git"))
 
 
-def find_project(home: Home, remembered: Remembered[Project | None]) -> Project | None:
-    """The git work tree around the directory to work in, or that directory itself.
-
-    The root directory, the home and what cannot be entered are no project.
-    """
-    start = _start(home)
+def find_project(home: Home, remembered: Remembered[Project]) -> Project | None:
+    """The git work tree around the directory to work in, or that directory itself."""
+    if not home.place.path:
+        return None
+    start = Path(home.place.path)
     asked = _git_files(home, start)
     for path in asked:
         looks.at(path)
@@ -52,19 +52,14 @@ def find_project(home: Home, remembered: Remembered[Project | None]) -> Project 
 
 def why_none(home: Home) -> str:
     """Why there is no project, and what to do about it."""
-    start = _start(home)
-    what = "the root directory" if _is_root(start) else "the home directory"
-    if not (_is_root(start) or _is_home(home, start)):
-        what = "not a directory that can be entered"
-    return f"{start} is {what}; start in a project, or name one with --project DIR"
+    return f"{home.place.reason}; start in a project, or name one with --project DIR"
 
 
-def _find(home: Home, start: Path) -> Project | None:
-    if _is_no_project(home, start):
-        return None
+def _find(home: Home, start: Path) -> Project:
     told = git_text(home, start, "rev-parse", "--show-toplevel")
     root = Path(told) if told else _work_tree(start)
-    if root is None or _is_no_project(home, root):  # such as dotfiles kept in git
+    # A work tree may be the whole home, such as dotfiles kept in git.
+    if root is None or why_no_project(str(root), str(home.user)):
         return Project(home, os.path.normpath(start), has_git=False)
     return Project(home, os.path.normpath(root), has_git=True)
 
@@ -75,23 +70,6 @@ def _work_tree(start: Path) -> Path | None:
         if (directory / ".git/HEAD").exists() or (directory / ".git").is_file():
             return directory
     return None
-
-
-def _is_no_project(home: Home, place: Path) -> bool:
-    return _is_root(place) or _is_home(home, place) or not os.access(place, os.R_OK | os.X_OK)
-
-
-def _is_root(place: Path) -> bool:
-    real = os.path.realpath(place)
-    return os.path.dirname(real) == real
-
-
-def _is_home(home: Home, place: Path) -> bool:
-    return os.path.realpath(place) == os.path.realpath(home.user)
-
-
-def _start(home: Home) -> Path:
-    return home.project or home.cwd
 
 
 def _git_files(home: Home, start: Path) -> list[Path]:

@@ -314,7 +314,8 @@ class DeployService:
         repo = str(self._home.repo(request.repo))
         with self._turn:
             if repo not in self._caches:
-                file = cache_file(self._home.cache, str(self._home.root), str(self._home.cwd), repo)
+                place = self._home.place.path or str(self._home.cwd)
+                file = cache_file(self._home.cache, str(self._home.root), place, repo)
                 self._caches[repo] = RepoCache(TreeReader(HashCache(file)))
             yield self._caches[repo]
 
@@ -338,6 +339,6 @@ def _untouched(found: Proposal) -> Envelope[PlanData]:
 def open_service(settings: Settings, unchanged: Unchanged | None = None) -> DeployService:
     """The service for the environment that the settings were read from."""
     cache = settings.directories.cache / "deploy"
-    places = settings.home, settings.cwd, cache, settings.project
-    home = Home.of(settings.environ, *places)
+    places = settings.home, settings.cwd, cache, settings.place
+    home = Home.of(settings.environ, *places, settings.paths)
     return DeployService(home, unchanged=unchanged)

@@ -54,9 +54,8 @@ class PathArguments:
         if path.is_absolute():
             return path
         if self.base is None:
-            raise NoBaseError(
-                f"{text[:200]!r} is a relative path. {self.no_base} Or give an absolute path."
-            )
+            what = f"{text[:200]!r} is a relative path{self.hint(text)}."
+            raise NoBaseError(f"{what} {self.no_base} Or give an absolute path.")
         return self.base / path
 
     def expand(self, text: str) -> Path:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from fleet_agentpack.kit.paths import (
     EscapeError,
+    NoBaseError,
+    PathArguments,
     check_relative,
     confined,
     expand_home,
@@ -90,3 +92,34 @@ def test_a_path_is_inside_when_what_it_leads_to_is(work: Path) -> None:
     assert not is_inside(work / "ab", work / "a")
     assert not is_inside(work / "a/out", work / "a")
     assert not is_inside(work / "a/../ab", work / "a")
+
+
+def test_paths_begin_with_the_home_or_a_known_variable_and_nothing_else(tmp_path: Path) -> None:
+    environ = {"CODEX_HOME": "~/codex", "FOO": "/foo", "XDG_CACHE_HOME": "/cache"}
+    paths = PathArguments(tmp_path, Path("/home/me"), environ)
+    for text, expected in {
+        "~": "/home/me",
+        "~/a b": "/home/me/a b",
+        "$HOME": "/home/me",
+        "${HOME}/x": "/home/me/x",
+        "$CODEX_HOME/x": "/home/me/codex/x",
+        "$AGENTPACK_HOME/repo": "/home/me/.agentpack/repo",
+        "${XDG_CACHE_HOME}//x": "/cache/x",
+        "/a/$HOME": "/a/$HOME",
+        "x": f"{tmp_path}/x",
+        "$FOO/x": f"{tmp_path}/$FOO/x",
+        "$HOMES/x": f"{tmp_path}/$HOMES/x",
+        "${HOME/x": f"{tmp_path}/${{HOME/x",
+        "~you/x": f"{tmp_path}/~you/x",
+    }.items():
+        assert str(paths.resolve(text)) == expected, text
+    assert paths.hint("$FOO/x").startswith("; only ~ and $HOME, $AGENTPACK_HOME")
+    assert paths.hint("/a/$HOME").endswith("are replaced, and only at the start")
+    assert paths.hint("$HOME/x") == paths.hint("/a/b") == ""
+
+
+def test_a_relative_path_needs_somewhere_to_start() -> None:
+    paths = PathArguments(None, Path("/home/me"), {}, "There is no project.")
+    assert str(paths.resolve("~/x")) == "/home/me/x"
+    with pytest.raises(NoBaseError, match="'x' is a relative path. There is no project. Or give"):
+        paths.resolve("x")

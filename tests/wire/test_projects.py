@@ -163,6 +163,36 @@ def test_paths_may_begin_with_a_known_variable(home: Path, project: Path) -> Non
         assert "valid" in checked
 
 
+def test_without_a_project_a_deploy_plans_the_user_s_files_alone(project: Path) -> None:
+    """And never deletes what was deployed to the project before."""
+    run = {"check": True, "env": child_environment(), "capture_output": True}
+    subprocess.run([*SERVE, "init"], **run)
+    subprocess.run([*SERVE, "--project", str(project), "deploy", "--apply", "--yes"], **run)
+    with Stdio(cwd=Path("/")) as server:
+        server.hello()
+        plan = server.call("plan")["structuredContent"]
+        assert plan["data"]["changes"] == []
+        (warning,) = plan["warnings"]
+        assert warning.startswith(
+            "there is no project, so its files are left out: / is the root directory; start in"
+        )
+        status = server.call("status")["structuredContent"]
+        assert status["data"]["summary"] == {"extra": 0, "missing": 0, "modified": 0}
+        refused = server.call("plan", target="cursor")["structuredContent"]["errors"][0]
+        assert refused["code"] == "E_PROJECT_REQUIRED"
+        assert "/ is the root directory" in refused["message"]
+        unfound = server.call("plan", repo="pack")["structuredContent"]["errors"][0]
+        assert unfound["message"].startswith("repo: 'pack' is a relative path. There is no project")
+        unfound = server.call("plan", repo="$FOO/repo")["structuredContent"]["errors"][0]
+        assert "'$FOO/repo' is a relative path; only ~ and $HOME, " in unfound["message"]
+        found = server.call("plan", repo="$AGENTPACK_HOME/repo")["structuredContent"]
+        assert found["data"]["changes"] == []
+    with Stdio([*SERVE, "--project", "${workspaceFolder}"], cwd=project) as server:
+        server.hello()
+        plan = server.call("plan")["structuredContent"]
+        assert "${workspaceFolder} does not exist; start in" in plan["warnings"][0]
+
+
 # Over HTTP
 
 
