@@ -62,7 +62,7 @@ def test_the_entries_for_clients_start_the_server() -> None:
             data = json.loads(text)
             entries += (data.get("mcpServers") or data["servers"]).values()
         elif kind == "toml":
-            entries += tomllib.loads(text)["mcp_servers"].values()
+            entries += tomllib.loads(text).get("mcp_servers", {}).values()
     assert len(entries) == 4
     for entry in entries:
         assert entry["command"] == "/path/to/fleet-agentpack/.venv/bin/fleet-agentpack"
