@@ -45,8 +45,10 @@ def find_project(home: Home, remembered: Remembered[Project | None]) -> Project 
     """
     start = _start(home)
     asked = _git_files(home, start)
-    for path in asked:
+    for path in (start, *asked):
         looks.at(path)
+    if _is_no_project(home, start):  # it may have been moved away since it was asked for
+        return None
     return remembered.get(lambda: _find(home, start), *asked)
 
 
@@ -60,8 +62,6 @@ def why_none(home: Home) -> str:
 
 
 def _find(home: Home, start: Path) -> Project | None:
-    if _is_no_project(home, start):
-        return None
     told = git_text(home, start, "rev-parse", "--show-toplevel")
     root = Path(told) if told else _work_tree(start)
     if root is None or _is_no_project(home, root):  # such as dotfiles kept in git

@@ -456,7 +456,7 @@ def test_every_path_that_an_answer_asks_for_is_watched(tmp_path: Path, name: str
     _commit(lab, "upstream", "part/SKILL.md", "---\nname: far\ndescription: Far.\n---\n")
     source = {"url": str(tmp_path / "upstream"), "ref": "main", "subdir": "part"}
     lab.module("skill", "far", "", source={"git": source})
-    lab.service().update(Request())
+    lab.service().upkeep.update(Request())
     (lab.repo / "projects").mkdir()
     served = Served(lab, None, name)
     served.answers()
