@@ -296,6 +296,8 @@ async def test_output_of_tools_beyond_the_bound_is_a_resource(connect: Open, hom
         skills = json.loads(await read(client, "skill://"))
         assert [tool["name"] for tool in skills["tools"]] == ["a/json", "a/strict", "a/text"]
         assert "Call `a__text`." in await read(client, "skill://a/text")
+        with pytest.raises(MCPError, match=r"skill:// has 1 page; there is no page 2"):
+            await read(client, "skill://?page=2")
         with pytest.raises(MCPError, match="not installed"):
             await read(client, "skill://a/fails")
 
