@@ -10,13 +10,15 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from fleet_agentpack import domains
 from fleet_agentpack.commands import COMMANDS, PROG, completion_of, parser_of
 from fleet_agentpack.console.parser import Parser, did_you_mean, near_misses
 from fleet_agentpack.kit.errors import AppError
-from fleet_agentpack.kit.options import ASK, VARIABLES
+from fleet_agentpack.kit.options import ASK, VARIABLES, add_choice
 from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.project import why_no_project
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import (
     HttpSettings,
@@ -140,12 +142,13 @@ def _serve_http(settings: Settings, log_level: str) -> int:
     with _uncollected():
         import asyncio
 
-        from fleet_agentpack.wire.http import serve_http
+        from fleet_agentpack.wire.http import listen, serve_http
         from fleet_agentpack.wire.server import build_server
 
         mcp = build_server(settings)
+        sockets = listen(settings.http)
     _let_work_be_interrupted()
-    asyncio.run(serve_http(mcp, settings.http, log_level))
+    asyncio.run(serve_http(mcp, settings.http, log_level, sockets))
     return 0
 
 
@@ -241,8 +244,16 @@ def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSetti
         token=_token(options.token_file or configured.token_file, settings),
         allowed_hosts=(*configured.allowed_hosts, *(options.allowed_host or ())),
         install_scope=options.install_scope or HttpSettings.install_scope,
-        projects=tuple(expand_home(each, settings.home) for each in configured.projects),
+        projects=tuple(_allowed_project(each, settings) for each in configured.projects),
     )
+
+
+def _allowed_project(listed: str, settings: Settings) -> Path:
+    path = expand_home(listed, settings.home)
+    why = why_no_project(str(path), str(settings.home)) if path.is_absolute() else "is not absolute"
+    if why:
+        raise SettingsError(f"{settings.config_path}: [http] projects: {listed!r} {why}")
+    return path
 
 
 def _token(given: str | None, settings: Settings) -> Secret | None:
@@ -277,22 +288,7 @@ def _server_parser(prog: str) -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{prog} {__version__}")
-    parser.add_argument(
-        "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
-    )
-    parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
-    parser.add_argument("--tools", metavar="NAME[,NAME]", default="", help="serve only these tools")
-    parser.add_argument(
-        "--without", metavar="NAME[,NAME]", default="", help="leave these tools out"
-    )
-    parser.add_argument(
-        "--no-extras",
-        action="store_const",
-        const="1",
-        default="",
-        help="leave out the tools beyond the contracts",
-    )
-    parser.add_argument("--prefix", default="", help="put PREFIX_ before every tool's name")
+    add_choice(parser)
     parser.add_argument(
         "--project", metavar="DIR", default="", help="the project (the working directory)"
     )

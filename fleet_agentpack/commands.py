@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from fleet_agentpack.console.completion import SHELLS, places, script
 from fleet_agentpack.console.parser import Parser
 
 PROG = "fleet-agentpack"
@@ -49,6 +48,8 @@ def parser_of(command: str) -> Parser:
 
 def completion_of(shell: str, main: Parser) -> str:
     """A shell's completion script for every command and its options."""
+    from fleet_agentpack.console.completion import places, script
+
     lines = {name: line for name, (_, line) in COMMANDS.items()}
     found = [*places(main, lines, ())]
     for name in COMMANDS:
@@ -63,6 +64,8 @@ def _add_help(parser: Parser) -> None:
 
 
 def _add_completion(parser: Parser) -> None:
+    from fleet_agentpack.console.completion import SHELLS
+
     parser.add_argument("shell", choices=tuple(SHELLS), help="the shell that is to read it")
     parser.example = "bash"
 

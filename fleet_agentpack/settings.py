@@ -15,10 +15,10 @@ import platformdirs
 from fleet_agentpack.kit.options import (
     ASK,
     LONGEST_PREFIX,
-    VARIABLES,
     is_on,
     split_names,
     tool_prefix,
+    variables_named,
 )
 from fleet_agentpack.kit.paths import PathArguments, expand_home
 from fleet_agentpack.kit.project import FoundProject, find_project
@@ -114,7 +114,7 @@ class Settings:
                 raise
             config, problems = {}, [str(error)]
         problems += [f"{path}: unknown setting {key}" for key in _unknown_keys(config)]
-        given = _Given(variables, options or {})
+        given = {**variables_named(variables), **(options or {})}
         found = find_project(given["project"], str(home), str(cwd or ""))
         settings = cls(
             environ=variables,
@@ -125,14 +125,24 @@ class Settings:
             config_path=path,
             project=Path(found.path) if found.path else None,
             no_project=found.reason,
-            only=split_names(given["only"]),
-            tools=split_names(given["tools"]),
-            without=split_names(given["without"]),
-            prefix=_prefix(given["prefix"]),
-            extras=_has_extras(given["no_extras"]),
             warnings=tuple(problems),
         )
-        return settings._bounded(given["ask"], lenient=lenient)
+        return settings.choosing(given)._bounded(given["ask"], lenient=lenient)
+
+    def choosing(self, options: Mapping[str, str]) -> Settings:
+        """These settings with the options that choose what is served, as far as they are given.
+
+        Raises `SettingsError` for a prefix that cannot be one.
+        """
+        extras = _has_extras(options["no_extras"]) if options.get("no_extras") else self.extras
+        return replace(
+            self,
+            only=split_names(options.get("only", "")) or self.only,
+            tools=split_names(options.get("tools", "")) or self.tools,
+            without=split_names(options.get("without", "")) or self.without,
+            prefix=_prefix(options.get("prefix", "")) or self.prefix,
+            extras=extras,
+        )
 
     def _bounded(self, ask: str, *, lenient: bool) -> Settings:
         """These settings with what `[approval]` and `[limits]` say."""
@@ -226,17 +236,6 @@ def read_token_file(path: Path) -> Secret:
     if not token:
         raise SettingsError(f"the token file {path} is empty")
     return Secret(token)
-
-
-class _Given(dict[str, str]):
-    """What was given on the command line, else in the environment."""
-
-    def __init__(self, environ: Mapping[str, str], options: Mapping[str, str]) -> None:
-        super().__init__(options)
-        self._environ = environ
-
-    def __missing__(self, name: str) -> str:
-        return self._environ.get(VARIABLES[name], "")
 
 
 def _prefix(text: str) -> str:

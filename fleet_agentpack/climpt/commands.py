@@ -15,6 +15,7 @@ from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint, Verbatim
 from fleet_agentpack.kit.errors import Problem
+from fleet_agentpack.kit.program import program
 from fleet_agentpack.kit.results import UNKNOWN
 
 EXAMPLE = "git group-commit unstaged-changes"
@@ -164,7 +165,7 @@ def _show_files(done: Initialised, paint: Paint) -> Iterator[Line]:
         yield paint("wrote", "green"), name
     for name in done.kept:
         yield paint("kept ", "dim"), name
-    yield 'Next: fleet-agentpack climpt search "group changes and commit"'
+    yield f'Next: {program()} climpt search "group changes and commit"'
 
 
 def _show_findings(done: Checked, paint: Paint) -> Iterator[Line]:
@@ -176,7 +177,7 @@ def _show_findings(done: Checked, paint: Paint) -> Iterator[Line]:
     else:
         yield f"{done.commandCount} commands; their prompts, the registry and the patterns agree."
     if any(each.fixable for each in done.findings):
-        yield "Next: fleet-agentpack climpt check --write"
+        yield f"Next: {program()} climpt check --write"
 
 
 def _show_addition(done: Added, paint: Paint) -> Iterator[Line]:

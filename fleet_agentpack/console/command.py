@@ -14,6 +14,7 @@ from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table, render, width_for
 from fleet_agentpack.console.text import Paint, Text, printable
 from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.kit.program import located
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 
@@ -58,7 +59,7 @@ class Console:
         """Print warnings to standard error."""
         paint = Paint.for_stream(sys.stderr, self.settings.environ)
         for warning in warnings:
-            print(paint("Warning:", "yellow"), printable(warning), file=sys.stderr)
+            print(paint("Warning:", "yellow"), printable(located(warning)), file=sys.stderr)
 
     def _print(self, lines: Iterable[Line], out: IO[str]) -> None:
         for line in lines:
@@ -112,7 +113,7 @@ def print_error(prog: str, error: AppError, *, as_json: bool = False) -> None:
     if as_json:
         print_json(error.payload())
         return
-    lines = [f"{prog}: {error}", *(f"  {advice}" for advice in error.advice())]
+    lines = [f"{prog}: {located(str(error))}", *(f"  {advice}" for advice in error.advice())]
     for line in lines:
         print(printable(line), file=sys.stderr)
 

@@ -1,49 +1,105 @@
-"""Next actions: commands that a caller can copy, in the order in which they make sense."""
+"""Next actions: tool calls for an agent, commands for a person or a program, in a useful order."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from fleet_agentpack.deploy.request import Request
-from fleet_agentpack.deploy.results import DriftCounts, NextAction
+from fleet_agentpack.deploy.results import DoctorData, DriftRow, NextAction, StatusData
 from fleet_agentpack.kit.actions import PROGRAM, Action
+from fleet_agentpack.kit.results import Maybe, Unknown
 
 
-def command(request: Request, *words: str, writes: bool = False, tool: str = "") -> Action:
-    """A command with the flags of the request that led to it, and the tool that does the same.
+@dataclass(frozen=True)
+class DeployAction(Action):
+    """A step that a program takes on the command line, too, with `--json`, and `--yes` to write."""
 
-    A program passes `--json`, and `--yes` to what writes; a person is asked instead.
-    """
-    line = shlex.join([PROGRAM, *_flags(request), *words])
-    text = f"{line} --yes --json" if writes else f"{line} --json"
-    return Action(tool, text=text, person=line)
+    program: str = ""
+
+
+def call(request: Request, tool: str, *words: str, **arguments: Any) -> DeployAction:
+    """A tool call, or the command of these words, with what the request asked for."""
+    line = shlex.join(command_line(request, *words))
+    yes = " --yes" if arguments.get("yes") else ""
+    given = {**_arguments(request), **arguments}
+    return DeployAction(tool, given, person=line, program=f"{line}{yes} --json")
+
+
+def command(request: Request, *words: str) -> DeployAction:
+    """A command that writes and for which there is no tool."""
+    line = shlex.join(command_line(request, *words))
+    return DeployAction(text=line, person=line, program=f"{line} --yes --json")
+
+
+def command_line(request: Request, *words: str) -> list[str]:
+    """A command with the flags of the request that led to it."""
+    flags = [
+        word
+        for name, value in _arguments(request).items()
+        for word in (f"--{name.replace('_', '-')}", value)
+    ]
+    return [PROGRAM, *flags, *words]
 
 
 def status_actions(
-    request: Request, summary: DriftCounts, *, needs_deploy: bool
+    request: Request, rows: Sequence[DriftRow], *, needs_deploy: bool
 ) -> list[NextAction]:
-    """What to do about drift."""
-    differs = bool(summary.modified or summary.missing)
-    found = []
-    if differs or summary.extra:
-        found.append(NextAction("diff", command(request, "diff", tool="diff")))
-    if differs or needs_deploy:
-        apply = command(request, "deploy", "--apply", writes=True, tool="deploy_apply")
+    """What to do about drift; what somebody edited is kept before anything else."""
+    edited = [row for row in rows if row.kind == "modified" and row.cause in ("edited", "both")]
+    others = [row for row in rows if row.kind != "extra" and row not in edited]
+    found = [NextAction("keep_edits", _keep(edited))] if edited else []
+    if rows:
+        found.append(NextAction("diff", call(request, "diff", "diff")))
+    if others or needs_deploy:
+        apply = call(request, "deploy_apply", "deploy", "--apply", yes=True)
         found.append(NextAction("deploy_apply", apply))
     return [each for each in found if each.command.is_possible]
 
 
-def _flags(request: Request) -> list[str]:
-    """The global flags that are not the default."""
-    given = (
-        ("--repo", request.repo, None),
-        ("--profile", request.profile, "default"),
-        ("--target", request.target, "all"),
-        ("--machine", request.machine, None),
+def status_as_commands(data: StatusData) -> StatusData:
+    """The same with commands instead of tool calls, for a program on the command line."""
+    detailed = data.next_actions_detailed
+    if not isinstance(detailed, Unknown):
+        detailed = [replace(each, command=_program(each.command)) for each in detailed]
+    actions = _programs(data.next_actions)
+    return replace(data, next_actions=actions, next_actions_detailed=detailed)
+
+
+def doctor_as_commands(data: DoctorData) -> DoctorData:
+    """The same with commands instead of tool calls, for a program on the command line."""
+    return replace(data, next_actions=_programs(data.next_actions))
+
+
+def _programs(actions: Maybe[Sequence[Action]]) -> Maybe[Sequence[Action]]:
+    return actions if isinstance(actions, Unknown) else [_program(each) for each in actions]
+
+
+def _program(action: Action) -> Action:
+    return Action.instruction(action.program) if isinstance(action, DeployAction) else action
+
+
+def _keep(rows: Sequence[DriftRow]) -> Action:
+    first = rows[0]
+    ids = [] if isinstance(first.module_ids, Unknown) else first.module_ids
+    return Action.instruction(
+        f"{len(rows)} file(s) were edited by hand: to keep the edits, copy them into the pack, the"
+        f" first is {first.path} of {', '.join(ids)}"
     )
-    return [
-        word
-        for flag, value, default in given
+
+
+def _arguments(request: Request) -> dict[str, str]:
+    """The arguments that are not the default."""
+    given = {
+        "repo": (request.repo, None),
+        "profile": (request.profile, "default"),
+        "target": (request.target, "all"),
+        "machine": (request.machine, None),
+    }
+    return {
+        name: value
+        for name, (value, default) in given.items()
         if value is not None and value != default
-        for word in (flag, value)
-    ]
+    }

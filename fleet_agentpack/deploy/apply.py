@@ -12,15 +12,12 @@ from fleet_agentpack.deploy import lockfile
 from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.compare import Change, Plan
 from fleet_agentpack.deploy.disk import find
-from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.model import Blob, Root, copy_name, owner
 from fleet_agentpack.deploy.recorded import manifest_bytes
 from fleet_agentpack.deploy.results import PlanData
 from fleet_agentpack.deploy.snapshots import ManagedFile, Snapshot, SnapshotStore, now_text
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.workspace import Workspace
-
-SAMPLES = 20
 
 
 @dataclass(frozen=True)
@@ -44,28 +41,19 @@ class Proposal:
         """The answer to plan and diff."""
         return PlanData(
             changes=[change.row for change in self.plan.changes],
+            plan_id=self.plan.id,
             profile=self.workspace.request.profile,
+            profiles=self.workspace.profiles_used,
             summary=self.plan.summary,
-            targets=self.workspace.targets,
+            target_errors=self.survey.target_errors,
+            targets=self.targets,
         )
 
-
-def refuse_adoption(plan: Plan) -> None:
-    """Raises `E_ADOPT_CONFIRM_REQUIRED` when a plan would overwrite unmanaged files."""
-    paths = sorted(change.path for change in plan.adopted)
-    if paths:
-        raise DeployError(
-            "E_ADOPT_CONFIRM_REQUIRED",
-            f"{len(paths)} existing file(s) are not managed by agentpack and would be overwritten,"
-            f" the first is {paths[0]}; review the diff, then allow it with adopt",
-            advice=[
-                "run `fleet-agentpack diff` to review them, then pass --adopt to overwrite them"
-            ],
-            flag="--adopt",
-            adopt_updates=len(paths),
-            sample_paths=paths[:SAMPLES],
-            sample_paths_posix=paths[:SAMPLES],
-        )
+    @property
+    def targets(self) -> list[str]:
+        """The targets that were planned."""
+        failed = self.survey.desired.failed
+        return [target for target in self.workspace.targets if target not in failed]
 
 
 def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
@@ -98,7 +86,7 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
         lockfile_sha256=lockfile_sha256(proposal.workspace),
     )
     origin = {
-        "project_root": proposal.workspace.project.root,
+        "project_root": proposal.workspace.project_root,
         "roots": [[root.target, root.dir] for root in manifests],
     }
     return Batch(snapshot, steps, outputs, origin)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fleet_agentpack.deploy import results
 from fleet_agentpack.deploy.model import FileState, Output, Root, posix
@@ -23,8 +25,9 @@ class Change(NamedTuple):
     before: FileState | None
     output: Output | None  # None for a delete
     reason: str
+    recorded: str | None  # the hash that was last written here, None when the path is not managed
+    module_ids: tuple[str, ...]
     update_kind: Maybe[str] = UNKNOWN
-    edited_by_hand: bool = False
 
     @property
     def target(self) -> str:
@@ -32,11 +35,39 @@ class Change(NamedTuple):
         return self.root.target
 
     @property
+    def adopts(self) -> bool:
+        """Whether it overwrites a file that agentpack did not write."""
+        return self.update_kind == "adopt_update"
+
+    @property
+    def edited_by_hand(self) -> bool:
+        """Whether the file is not as it was written; an absent one has no edit to lose."""
+        return None not in (self.before, self.recorded) and self._was_touched
+
+    @property
+    def cause(self) -> Maybe[results.Cause]:
+        """Whether the pack has moved, the file was edited, or both; unknown where neither shows."""
+        if self.recorded is None:
+            return UNKNOWN if self.adopts else "pack_moved"
+        moved = self.output is None or self.output.blob.sha256 != self.recorded
+        if self._was_touched:
+            return "both" if moved else "edited"
+        return "pack_moved" if moved else UNKNOWN
+
+    @property
+    def _was_touched(self) -> bool:
+        return (self.before.sha256 if self.before else None) != self.recorded
+
+    @property
     def row(self) -> results.ChangeRow:
         """The change as an answer shows it."""
         return results.ChangeRow(
+            _if_true(self.adopts),
             self.output.blob.sha256 if self.output else None,
             self.before.sha256 if self.before else None,
+            _if_true(self.edited_by_hand),
+            self.output.blob.layer if self.output else UNKNOWN,
+            self.module_ids or UNKNOWN,
             self.op,
             self.path,
             posix(self.path),
@@ -51,7 +82,18 @@ class Plan:
     """All changes, by target and path."""
 
     changes: Sequence[Change]
+    kept: Sequence[Change] = ()  # deletes that are not made, because somebody edited the file
     warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def id(self) -> str:
+        """The same for the same changes, and only for them."""
+        digest = hashlib.sha256()
+        for change in self.changes:
+            before = change.before and change.before[:2]
+            after = change.output and change.output.blob[:2]
+            digest.update(f"{(change.target, change.op, change.path, before, after)}\n".encode())
+        return digest.hexdigest()[:16]
 
     @property
     def summary(self) -> results.ChangeCounts:
@@ -61,26 +103,49 @@ class Plan:
     @property
     def adopted(self) -> list[Change]:
         """The changes that would overwrite files that agentpack did not write."""
-        return [change for change in self.changes if change.update_kind == "adopt_update"]
+        return [change for change in self.changes if change.adopts]
+
+    @property
+    def edited(self) -> list[Change]:
+        """The changes that would overwrite what somebody edited."""
+        return [change for change in self.changes if change.edited_by_hand]
+
+    @property
+    def deletes(self) -> list[Change]:
+        """The files that would go."""
+        return [change for change in self.changes if change.op == "delete"]
 
 
 def plan(survey: Survey) -> Plan:
     """What an apply would do."""
     changes: list[Change] = []
+    kept: list[Change] = []
     for target in sorted(survey.desired.outputs):
-        changes += sorted((*_writes(survey, target), *_deletes(survey, target)), key=_path_of)
-    return Plan(changes, survey.warnings)
+        gone = list(_deletes(survey, target))
+        kept += [change for change in gone if change.edited_by_hand]
+        left = (change for change in gone if not change.edited_by_hand)
+        changes += sorted((*_writes(survey, target), *left), key=_path_of)
+    return Plan(changes, kept, (*survey.warnings, *map(_stays, kept)))
 
 
 _path_of = attrgetter("path")
 
 
+def _stays(change: Change) -> str:
+    return (
+        f"{change.path} is no longer part of the pack but was edited by hand, so it stays;"
+        " delete it yourself if you do not need it"
+    )
+
+
 def _writes(survey: Survey, target: str) -> Iterator[Change]:
-    actual = survey.actual
+    actual, recorded = survey.actual, survey.recorded
     for path, output in survey.desired.outputs[target].items():
         before, blob = actual[path], output.blob
         if before is None:
-            yield Change(output.root, "create", path, None, output, "file missing")
+            written = recorded.sha256(output.root, path)
+            ids, reason = output.module_ids, "file missing"
+            yield Change(output.root, "create", path, None, output, reason, written, ids)
         elif before.sha256 != blob.sha256 or (blob.executable and not before.executable):
             yield _update(survey, output, before)
 
@@ -93,8 +158,8 @@ def _update(survey: Survey, output: Output, before: FileState) -> Change:
         kind, reason = "managed_update", "executable bit differs"
     else:
         kind, reason = "managed_update", "content differs"
-    edited = recorded is not None and recorded != before.sha256
-    return Change(output.root, "update", output.path, before, output, reason, kind, edited)
+    root, path, ids = output.root, output.path, output.module_ids
+    return Change(root, "update", path, before, output, reason, recorded, ids, kind)
 
 
 def _deletes(survey: Survey, target: str) -> Iterator[Change]:
@@ -103,21 +168,20 @@ def _deletes(survey: Survey, target: str) -> Iterator[Change]:
         if root.target != target:
             continue
         for path, sha256 in record.files.items():
-            before = survey.actual[path] if path not in outputs else None
+            before = survey.actual.get(path) if path not in outputs else None
             if before is not None:
-                edited = before.sha256 != sha256
-                reason = "no longer managed"
-                yield Change(root, "delete", path, before, None, reason, edited_by_hand=edited)
+                ids, reason = survey.module_ids.get(path, ()), "no longer managed"
+                yield Change(root, "delete", path, before, None, reason, sha256, ids)
 
 
-def drift(survey: Survey, extras: Iterable[tuple[Root, str, FileState]]) -> list[results.DriftRow]:
+def drift(
+    survey: Survey, found: Plan, extras: Iterable[tuple[Root, str, FileState]]
+) -> list[results.DriftRow]:
     """What status reports: per root the managed files by path, then the extras."""
     by_root: dict[Root, list[results.DriftRow]] = {root: [] for root in survey.roots}
-    for change in plan(survey).changes:
+    for change in (*found.changes, *found.kept):
         if change.output or survey.recorded.by_root[change.root].usable:
-            by_root[change.root].append(
-                _row(change.root, change.path, change.output, change.before, _KINDS[change.op])
-            )
+            by_root[change.root].append(_drift_row(change))
     for rows in by_root.values():
         rows.sort(key=lambda row: row.path.split("/"))
     for root, path, state in extras:
@@ -130,6 +194,14 @@ _KINDS: dict[results.Operation, results.DriftKind] = {
     "update": "modified",
     "delete": "extra",
 }
+
+
+def _drift_row(change: Change) -> results.DriftRow:
+    row = _row(change.root, change.path, change.output, change.before, _KINDS[change.op])
+    ids = change.module_ids if change.edited_by_hand else ()
+    return row._replace(
+        adopts=_if_true(change.adopts), cause=change.cause, module_ids=ids or UNKNOWN
+    )
 
 
 def _row(
@@ -145,6 +217,10 @@ def _row(
         posix(root.dir),
         root.target,
     )
+
+
+def _if_true(fact: bool) -> Maybe[Literal[True]]:
+    return True if fact else UNKNOWN
 
 
 def summary_of(rows: Sequence[results.DriftRow]) -> results.DriftCounts:

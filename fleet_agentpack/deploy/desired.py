@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fleet_agentpack.deploy.errors import DeployError, both_ways
@@ -24,6 +24,25 @@ class Desired:
     outputs: Mapping[str, Mapping[str, Output]]
     directories: Mapping[str, Mapping[str, tuple[Root, list[str]]]]
     warnings: tuple[str, ...] = ()  # about the lockfile and the modules behind it
+    failed: Mapping[str, DeployError] = field(default_factory=dict)  # targets left out, and why
+
+    def without(self, paths: Collection[str]) -> Desired:
+        """The same without some files, whatever their target."""
+        if not paths:
+            return self
+        outputs = {
+            target: {path: output for path, output in found.items() if path not in paths}
+            for target, found in self.outputs.items()
+        }
+        directories = {
+            target: {
+                directory: (root, rest)
+                for directory, (root, inside) in found.items()
+                if (rest := [path for path in inside if path not in paths])
+            }
+            for target, found in self.directories.items()
+        }
+        return replace(self, outputs=outputs, directories=directories)
 
     def of(self, root: Root) -> list[Output]:
         """The outputs that belong to a root, by path."""

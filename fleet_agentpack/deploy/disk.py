@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Sequence
@@ -13,6 +14,19 @@ from fleet_agentpack.deploy.model import FileState, Root
 from fleet_agentpack.kit import disk
 from fleet_agentpack.kit.files import hash_file
 from fleet_agentpack.kit.paths import is_inside
+
+
+class WayOutError(DeployError):
+    """A link in a root that points outside it; nothing below it is ours to touch."""
+
+    def __init__(self, root: Root, link: str) -> None:
+        self.link = link
+        super().__init__(
+            "E_IO_INVALID_PATH",
+            f"{link} is a symbolic link that points outside {root.dir}",
+            hint="remove the link, or configure the target with the directory it points to",
+            **both_ways(path=link),
+        )
 
 
 class Reader:
@@ -68,7 +82,7 @@ class Reader:
         if exists is not None:
             return exists
         if len(path) <= len(root.dir):
-            looks.at(root.dir)
+            (looks.into if root.scan_extras else looks.at)(root.dir)
             exists = _is_directory(root.dir)
         else:
             above = path.rpartition("/")[0] or "/"
@@ -84,8 +98,8 @@ class Reader:
             if stat.S_ISDIR(found.st_mode):
                 self.directories[path] = found
                 return True
-            if stat.S_ISLNK(found.st_mode):
-                _refuse_way_out(root, path)
+            if stat.S_ISLNK(found.st_mode) and not is_inside(path, root.dir):
+                raise WayOutError(root, path)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -99,6 +113,14 @@ class Disk(Reader, disk.Disk):
     def __init__(self, hashes: HashCache, *, durable: bool = False) -> None:
         Reader.__init__(self, hashes)
         disk.Disk.__init__(self, durable=durable)
+
+    def remove_emptied(self, root: Root, path: str) -> None:
+        """Remove the directories that a deleted file has left empty, below its root."""
+        directory = path.rpartition("/")[0]
+        with contextlib.suppress(OSError):  # one that is not empty, or not ours to remove
+            while len(directory) > len(root.dir):
+                os.rmdir(directory)
+                directory = directory.rpartition("/")[0]
 
 
 def find(path: str) -> disk.State | None:
@@ -121,17 +143,6 @@ def _is_directory(path: str) -> bool:
         message = f"{path} is a file where a directory is needed"
         raise DeployError.because("not_a_directory", message, path=path)
     return True
-
-
-def _refuse_way_out(root: Root, path: str) -> None:
-    """Raises `DeployError` when a link points outside its root."""
-    if not is_inside(path, root.dir):
-        raise DeployError(
-            "E_IO_INVALID_PATH",
-            f"{path} is a symbolic link that points outside {root.dir}",
-            hint="remove the link, or configure the target with the directory it points to",
-            **both_ways(path=path),
-        )
 
 
 def _in_the_way(path: str) -> DeployError:

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleet_agentpack.deploy.actions import command
 from fleet_agentpack.deploy.errors import DeployError, io_errors
 from fleet_agentpack.deploy.home import Home, git, git_text
 from fleet_agentpack.deploy.model import Root, posix
-from fleet_agentpack.deploy.results import GitignoreFix, Issue, RootCheck
+from fleet_agentpack.deploy.results import DoctorData, GitignoreFix, Issue, RootCheck
+from fleet_agentpack.deploy.workspace import Workspace
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.results import UNKNOWN
 
 IGNORED = ".agentpack.manifest*.json"
 _REPAIRS = {  # issue → what to do about it, and the command that does
@@ -27,6 +30,24 @@ class GitHygiene:
 
     top: str
     warning: str
+
+
+def examine(workspace: Workspace, *, fix: bool) -> tuple[DoctorData, list[str]]:
+    """The state of every root, and what is odd about the repo; with `fix`, git is set right."""
+    desired = workspace.desired()
+    roots = [check_root(root) for root in desired.roots]
+    unclean = check_git(workspace.home, desired.roots)
+    ids = [module.id for module in workspace.manifest.modules]
+    warnings = [
+        *desired.warnings,
+        *(finding.warning for finding in unclean),
+        *workspace.overlays.layout_warnings(ids),
+    ]
+    tops = list(dict.fromkeys(finding.top for finding in unclean)) if fix else []
+    fixes = [ignore_manifests(top) for top in tops]
+    ignore: list[Action] = [command(workspace.request, "doctor", "--fix")]
+    actions = [*(ignore if unclean and not fix else []), *repairs(roots)]
+    return DoctorData(fixes, workspace.machine, roots, actions or UNKNOWN), warnings
 
 
 def check_root(root: Root) -> RootCheck:

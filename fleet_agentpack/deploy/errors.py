@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Self
 
 from fleet_agentpack.kit.actions import called
@@ -21,6 +20,8 @@ _REASONS = {
     "E_LOCKFILE_INVALID": "lockfile_invalid_json",
     "E_TARGET_UNSUPPORTED": "target_not_compiled",
 }
+
+_CHECK_THEN_COMMAND = ("review_plan", "fix_config", "run_command_line")
 
 # What to do next, by reason; anything else can only be tried again.
 _NEXT_ACTIONS: dict[str, tuple[str, ...]] = {
@@ -37,6 +38,7 @@ _NEXT_ACTIONS: dict[str, tuple[str, ...]] = {
     "confirm_required": ("retry_with_yes",),
     "desired_state_conflict": ("resolve_desired_state_conflict", "retry_command"),
     "disk_full": ("free_disk_space", "retry_command"),
+    "edited_by_hand": ("copy_edits_into_module", "review_diff", "retry_with_adopt"),
     "git_not_found": ("install_git", "retry_command"),
     "git_ref_not_found": ("fix_config", "retry_command"),
     "invalid_arguments": ("fix_arguments", "retry_command"),
@@ -46,11 +48,15 @@ _NEXT_ACTIONS: dict[str, tuple[str, ...]] = {
     "journal_unreadable": ("move_journal_away", "retry_command"),
     "lockfile_invalid_json": ("regenerate_lockfile", "retry_command"),
     "lockfile_missing": ("run_lock", "run_update", "retry_command"),
+    "lockfile_outdated": ("run_update", "retry_command"),
     "lockfile_unsupported_version": ("upgrade_agentpack", "regenerate_lockfile", "retry_command"),
+    "most_files": _CHECK_THEN_COMMAND,
     "module_invalid": ("fix_module", "retry_command"),
+    "module_not_fetched": ("run_update", "retry_command"),
     "module_source_unusable": ("fix_module", "retry_command"),
     "not_a_directory": ("move_file_away", "retry_command"),
     "not_a_file": ("move_directory_away", "retry_command"),
+    "nothing_selected": _CHECK_THEN_COMMAND,
     "not_utf8": ("fix_config", "retry_command"),
     "overlay_patch_apply_failed": ("regenerate_patch", "switch_to_dir_overlay", "retry_command"),
     "profile_not_found": ("retry_with_profile", "edit_manifest_profiles"),
@@ -58,7 +64,9 @@ _NEXT_ACTIONS: dict[str, tuple[str, ...]] = {
     "snapshot_incomplete": ("list_snapshots", "retry_with_snapshot"),
     "snapshot_is_rollback": ("list_snapshots", "retry_with_snapshot"),
     "snapshot_not_found": ("list_snapshots", "retry_with_snapshot"),
-    "store_content_mismatch": ("remove_checkout", "run_fetch"),
+    "project_required": ("start_in_project", "name_project", "retry_command"),
+    "store_content_mismatch": ("run_update", "retry_command"),
+    "target_emptied": _CHECK_THEN_COMMAND,
     "target_filter_unsupported": ("inspect_help_json", "retry_with_supported_target"),
     "target_not_compiled": (
         "inspect_help_json",
@@ -197,12 +205,6 @@ class DeployError(AppError):
         return cls("E_UNEXPECTED", message, reason=reason, **details)
 
     @classmethod
-    def busy(cls, lock: Path) -> Self:
-        """The refusal of a change while another is being made."""
-        message = "another deploy or rollback is running; try again when it has finished"
-        return cls("E_BUSY", message, lock=str(lock))
-
-    @classmethod
     def config_invalid(cls, message: str, **details: Any) -> Self:
         """A manifest, module or overlay that breaks a rule."""
         return cls("E_CONFIG_INVALID", message, **details)
@@ -231,6 +233,15 @@ def io_errors(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise DeployError.io(path, error, doing) from error
+
+
+@contextmanager
+def naming(command_id: str) -> Iterator[None]:
+    """Name the command in errors."""
+    try:
+        yield
+    except DeployError as error:
+        raise error.during(command_id) from error.__cause__
 
 
 def both_ways(**paths: str | os.PathLike[str]) -> dict[str, str]:

@@ -1,21 +1,18 @@
-"""Where everything is: the agentpack home, the config repo, the project, this machine's name."""
+"""Where everything is: the agentpack home, the config repo, this machine's name; and git."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.kit import process
 from fleet_agentpack.kit.paths import expand_home
-from fleet_agentpack.kit.stamps import Remembered
 
 _TRUTHY = {"1", "true", "yes", "y", "on"}
 _GIT_OWN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
@@ -30,13 +27,21 @@ class Home:
     cwd: Path
     cache: Path  # our own cache, never inside the agentpack home
     environ: Mapping[str, str]
+    project: Path | None = None  # the directory to work in, unless it is the cwd
 
     @classmethod
-    def of(cls, environ: Mapping[str, str], user: Path, cwd: Path, cache: Path) -> Home:
+    def of(
+        cls,
+        environ: Mapping[str, str],
+        user: Path,
+        cwd: Path,
+        cache: Path,
+        project: Path | None = None,
+    ) -> Home:
         """The home that the environment names."""
         given = environ.get("AGENTPACK_HOME")
         root = user / ".agentpack" if given is None else cwd / expand_home(given, user)
-        return cls(root, user, cwd, cache, environ)
+        return cls(root, user, cwd, cache, environ, project)
 
     @property
     def default_repo(self) -> Path:
@@ -94,23 +99,6 @@ class Home:
         return self.cwd / given
 
 
-@dataclass(frozen=True)
-class Project:
-    """The project that the command was started in."""
-
-    home: Home
-    root: str
-    has_git: bool
-
-    @cached_property
-    def id(self) -> str:
-        """The name of its overlays, from its remote; asked for late, since few repos have any."""
-        asked = ("remote", "get-url", "origin")
-        origin = git_text(self.home, self.home.cwd, *asked) if self.has_git else ""
-        basis = normal_origin(origin) if origin else os.path.realpath(self.root)
-        return hashlib.sha256(basis.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
 def git(
     home: Home, cwd: Path | str, *arguments: str, timeout_s: float = 60.0, ceiling: str = ""
 ) -> process.Completed:
@@ -148,36 +136,6 @@ def git_text(home: Home, cwd: Path | str, *arguments: str) -> str:
     except DeployError:
         return ""
     return done.text.rstrip("\n") if done.status == 0 else ""
-
-
-def find_project(home: Home, remembered: Remembered[Project] | None = None) -> Project:
-    """The git work tree around the working directory, or the working directory itself."""
-    asked = _git_files(home)
-    for path in asked:
-        looks.at(path)
-    return (remembered or Remembered()).get(lambda: _ask_git(home), *asked)
-
-
-def _git_files(home: Home) -> list[Path]:
-    """Everything that git's answer about the working directory depends on."""
-    places = [directory / ".git" for directory in (home.cwd, *home.cwd.parents)]
-    settings = [home.user / ".gitconfig", home.user / ".config/git/config"]
-    return [*places, *(place / "config" for place in places), *settings]
-
-
-def _ask_git(home: Home) -> Project:
-    root = git_text(home, home.cwd, "rev-parse", "--show-toplevel")
-    return Project(home, os.path.normpath(root or home.cwd), has_git=bool(root))
-
-
-def normal_origin(url: str) -> str:
-    """A remote's URL without its scheme, so that ssh and https name the same project."""
-    text = url.strip()
-    while text.endswith(".git"):
-        text = text[: -len(".git")]
-    if text.startswith("git@"):
-        return text.removeprefix("git@").replace(":", "/").lower()
-    return re.sub(r"\Ahttps?://", "", text).lower()
 
 
 def machine_id(home: Home, given: str | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import looks, manifest
 from fleet_agentpack.deploy.errors import DeployError, both_ways
-from fleet_agentpack.deploy.manifest import GitSource
+from fleet_agentpack.deploy.manifest import GitSource, Module
 from fleet_agentpack.deploy.trees import TreeEntry
 
 FILE_NAME = "agentpack.lock.json"
+COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 SUPPORTED_VERSIONS = [1]
 
 
@@ -26,11 +28,23 @@ class PinnedCommit:
     url: str
     commit: str
     subdir: str = ""
+    ref: str | None = None  # what it was resolved from; agentpack does not write it
 
     @property
     def source(self) -> GitSource:
         """The same as a source; the commit is all that is wanted of its history."""
         return GitSource(self.url, self.commit, self.subdir, shallow=False)
+
+    def misfit(self, wanted: GitSource) -> str:
+        """What has changed in the manifest since this was pinned; empty when nothing has."""
+        if wanted.url != self.url:
+            return f"url is {wanted.url}, not {self.url}"
+        if wanted.subdir.strip("/") != self.subdir.strip("/"):
+            return f"subdir is {wanted.subdir!r}, not {self.subdir!r}"
+        by_commit = COMMIT.match(wanted.ref) and wanted.ref != self.commit
+        if by_commit or self.ref not in (None, wanted.ref):
+            return f"ref is {wanted.ref}, not {self.ref or self.commit}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -75,10 +89,37 @@ class Lockfile:
     modules: Sequence[PinnedModule]
 
     @cached_property
-    def commits(self) -> Mapping[str, PinnedCommit]:
-        """The commits that git modules are pinned to, by module id."""
-        sources = ((module.id, module.resolved_source.git) for module in self.modules)
-        return {module_id: commit for module_id, commit in sources if commit}
+    def pins(self) -> Mapping[str, PinnedModule]:
+        """The pinned modules by id."""
+        return {module.id: module for module in self.modules}
+
+    def pin(self, module: Module) -> tuple[PinnedModule, PinnedCommit] | None:
+        """What a git module is pinned to, None when it is not pinned.
+
+        Raises `DeployError` when the manifest says something else by now.
+        """
+        pinned, wanted = self.pins.get(module.id), module.source.git
+        if pinned is None or wanted is None:
+            return None
+        commit = pinned.resolved_source.git
+        usable = commit is not None and COMMIT.match(commit.commit)
+        misfit = commit.misfit(wanted) if commit and usable else "source is not a commit of it"
+        if commit is None or misfit:
+            raise DeployError(
+                "E_LOCKFILE_OUTDATED",
+                f"module {module.id}: {FILE_NAME} does not fit {manifest.FILE_NAME} any more: its"
+                f" {misfit}; `fleet-agentpack update` pins it again",
+                module_id=module.id,
+                hint="run `fleet-agentpack update`",
+            )
+        return pinned, commit
+
+    def holds(self, module: Module) -> bool:
+        """Whether a git module is pinned as the manifest wants it."""
+        try:
+            return self.pin(module) is not None
+        except DeployError:
+            return False
 
 
 def load(repo: Path) -> Lockfile:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError, io_errors
 from fleet_agentpack.kit.stamps import Stamp
 
 MANIFEST_PREFIX = ".agentpack.manifest"
+
+Layer = Literal["upstream", "global", "machine", "project"]  # low to high
 
 
 class Root(NamedTuple):
@@ -54,11 +56,12 @@ class Blob(NamedTuple):
     executable: bool
     path: str
     data: bytes | None = None
+    layer: Layer = "upstream"  # the module's own files, or the overlay that they are from
 
     @classmethod
-    def of(cls, data: bytes, executable: bool = False) -> Blob:
+    def of(cls, data: bytes, executable: bool = False, layer: Layer = "upstream") -> Blob:
         """A blob of generated content."""
-        return cls(hashlib.sha256(data).hexdigest(), executable, "", data)
+        return cls(hashlib.sha256(data).hexdigest(), executable, "", data, layer)
 
     def read(self) -> bytes:
         """The bytes. Raises `DeployError` when the file has changed since it was hashed."""

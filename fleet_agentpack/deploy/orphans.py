@@ -42,7 +42,7 @@ def _last_roots(workspace: Workspace) -> list[Root]:
     settled: set[str] = set()
     for snapshot_id in reversed(store.ids()[-_RECORDS:]):
         project = store.project_of(snapshot_id)
-        if project not in (None, workspace.project.root):
+        if project not in (None, workspace.project_root):
             continue
         roots = [
             root
@@ -61,5 +61,5 @@ def _last_roots(workspace: Workspace) -> list[Root]:
 def _could_be_ours(workspace: Workspace, root: Root) -> bool:
     """agentpack's own records do not name their project: trust what can only be this one."""
     user = str(workspace.home.user).rstrip("/")
-    project = workspace.project.root.rstrip("/")
-    return root.path("").startswith((f"{project}/", f"{user}/.codex/", f"{user}/.claude/"))
+    own = [f"{workspace.project_root}/"] if workspace.project else []
+    return root.path("").startswith((*own, f"{user}/.codex/", f"{user}/.claude/"))

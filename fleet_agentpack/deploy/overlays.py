@@ -13,20 +13,21 @@ import msgspec
 
 from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.home import Home, Project, git
-from fleet_agentpack.deploy.model import Blob, module_fs_key, names_in, read_file
+from fleet_agentpack.deploy.home import Home, git
+from fleet_agentpack.deploy.model import Blob, Layer, module_fs_key, names_in, read_file
+from fleet_agentpack.deploy.project import Project
 from fleet_agentpack.deploy.trees import METADATA_DIR, Tree, TreeEntry, TreeReader, tree_hash
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import EscapeError, check_relative
 
-SCOPES = ("global", "machine", "project")  # low to high
+SCOPES: tuple[Layer, ...] = ("global", "machine", "project")  # low to high
 
 
 @dataclass(frozen=True)
 class Overlay:
     """One overlay directory that exists."""
 
-    scope: str
+    scope: Layer
     directory: str
 
     @property
@@ -53,16 +54,20 @@ class _Description:
 class Overlays:
     """The overlays of a config repo for one machine and one project."""
 
-    def __init__(self, home: Home, repo: Path, machine: str, project: Project) -> None:
+    def __init__(self, home: Home, repo: Path, machine: str, project: Project | None) -> None:
         self._home = home
         self._boundaries = (str(repo),)
         projects = f"{repo}/projects"
-        self._bases = {
+        looks.at(projects)
+        own = f"/{project.id}/overlays" if project and os.path.isdir(projects) else ""
+        self._bases: dict[Layer, str] = {
             "global": f"{repo}/overlays",
             "machine": f"{repo}/overlays/machines/{machine}",
-            "project": f"{projects}/{project.id}/overlays" if os.path.isdir(projects) else projects,
+            "project": f"{projects}{own}",
         }
         self._names = {scope: frozenset(names_in(base)) for scope, base in self._bases.items()}
+        if not own:
+            self._names["project"] = frozenset()
 
     def of(self, module_id: str) -> list[Overlay]:
         """A module's overlays, lowest layer first."""
@@ -71,7 +76,7 @@ class Overlays:
         present = ((scope, self.candidates(scope, module_id)) for scope in SCOPES)
         return [Overlay(scope, directories[0]) for scope, directories in present if directories]
 
-    def candidates(self, scope: str, module_id: str) -> list[str]:
+    def candidates(self, scope: Layer, module_id: str) -> list[str]:
         """Every existing directory that could be a module's overlay, the preferred one first."""
         names = dict.fromkeys(
             [module_fs_key(module_id), module_fs_key(module_id, bounded=False), module_id]
@@ -81,22 +86,37 @@ class Overlays:
 
     def lay(
         self, module_id: str, upstream: Tree, reader: TreeReader, made: dict[Any, Blob]
-    ) -> Tree:
-        """A module's files with every layer applied."""
-        tree = upstream
+    ) -> tuple[Tree, Tree]:
+        """A module's files for the user and, with the project's own layer on top, for the project.
+
+        What a project changes never reaches files outside it.
+        """
+        of_user = of_project = upstream
         for overlay in self.of(module_id):
-            files, patches = self._contents(overlay, reader)
-            if files or patches:
-                tree = dict(tree)
-            for name, blob in files.items():
-                _refuse_clash(tree, name, overlay)
-                tree[name] = blob
-            for name, patch in sorted(patches.items()):
-                key = ("patch", name, patch.sha256, tree[name].sha256 if name in tree else "")
-                if key not in made:
-                    made[key] = self._patched(module_id, overlay, tree, name, patch)
-                tree[name] = made[key]
-        return tree
+            of_project = self._laid(module_id, overlay, of_project, reader, made)
+            if overlay.scope != "project":
+                of_user = of_project
+        return of_user, of_project
+
+    def _laid(
+        self,
+        module_id: str,
+        overlay: Overlay,
+        below: Tree,
+        reader: TreeReader,
+        made: dict[Any, Blob],
+    ) -> Tree:
+        files, patches = self._contents(overlay, reader)
+        tree = dict(below)
+        for name, blob in files.items():
+            _refuse_clash(tree, name, overlay)
+            tree[name] = blob._replace(layer=overlay.scope)
+        for name, patch in sorted(patches.items()):
+            key = ("patch", name, patch.sha256, tree[name].sha256 if name in tree else "")
+            if key not in made:
+                made[key] = self._patched(module_id, overlay, tree, name, patch)
+            tree[name] = made[key]._replace(layer=overlay.scope)
+        return tree if files or patches else below
 
     def drift(
         self, module_id: str, list_upstream: Callable[[], list[TreeEntry]], reader: TreeReader
@@ -131,7 +151,7 @@ class Overlays:
             for scope in SCOPES:
                 yield from self._layout_of(scope, module_id)
 
-    def _layout_of(self, scope: str, module_id: str) -> Iterator[str]:
+    def _layout_of(self, scope: Layer, module_id: str) -> Iterator[str]:
         subject = f"overlay layout ({scope}) module {module_id}"
         present = self.candidates(scope, module_id)
         if len(present) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from fleet_agentpack.deploy import lockfile
@@ -11,7 +12,7 @@ from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.indented_json import indented
 from fleet_agentpack.deploy.manifest import Manifest, Module, Source
-from fleet_agentpack.deploy.modules import upstream_of
+from fleet_agentpack.deploy.modules import changed_checkout, local_upstream
 from fleet_agentpack.deploy.results import Fetched, Locked, Updated, UpdateStep
 from fleet_agentpack.deploy.snapshots import now_text
 from fleet_agentpack.deploy.transaction import Report, silent
@@ -30,13 +31,25 @@ class Pinning:
         self._store = GitStore(home)
         self.path = repo / lockfile.FILE_NAME
 
-    def lock(self, manifest: Manifest) -> Locked:
-        """Pin every enabled module to the current state of its source."""
+    def is_due(self, manifest: Callable[[], Manifest]) -> bool:
+        """Whether the lockfile lacks a git module as the manifest wants it."""
+        if not self.path.exists():
+            return True
+        pinned = self._readable()
+        wanted = [module for module in manifest().modules if module.enabled and module.source.git]
+        return not all(pinned and pinned.holds(module) for module in wanted)
+
+    def lock(self, manifest: Manifest, *, keep: bool = False) -> Locked:
+        """Pin every enabled module to the current state of its source.
+
+        With `keep`, git modules that are pinned as the manifest wants them stay where they are.
+        """
+        kept = self._readable() if keep else None
         modules = sorted((m for m in manifest.modules if m.enabled), key=lambda module: module.id)
         pinned = []
         for number, module in enumerate(modules):
             self._report(number, len(modules), f"pinning {module.id}")
-            pinned.append(self._pinned(module))
+            pinned.append(self._pinned(module, kept))
         document = lockfile.Lockfile(generated_at=now_text(), modules=pinned)
         with io_errors(self.path, "write"):
             write_atomic(self.path, indented(document), durable=self._home.durable)
@@ -54,9 +67,9 @@ class Pinning:
             self._fetch(module, commit)
         return self._fetched(len(pinned))
 
-    def update(self, manifest: Manifest, *, lock: bool, fetch: bool) -> Updated:
+    def update(self, manifest: Manifest, *, lock: bool, fetch: bool, keep: bool) -> Updated:
         """Lock, then fetch, as far as each is wanted."""
-        steps = [UpdateStep(self.lock(manifest), "lock")] if lock else []
+        steps = [UpdateStep(self.lock(manifest, keep=keep), "lock")] if lock else []
         fetched = self.fetch() if fetch else self._fetched(0)
         if fetch:
             steps.append(UpdateStep(fetched, "fetch"))
@@ -67,17 +80,14 @@ class Pinning:
             steps=steps,
         )
 
-    def _fetch(self, pinned: lockfile.PinnedModule, commit: lockfile.PinnedCommit) -> None:
+    def _fetch(self, pinned: lockfile.PinnedModule, commit: lockfile.PinnedCommit) -> Upstream:
+        """The checkout that is pinned; one whose files were changed is made again."""
         module = Module(pinned.id, pinned.type, Source(git=commit.source))
-        upstream = self._store.checkout(module, commit.source, commit.commit)
-        if tree_hash(self._files(upstream)) != pinned.sha256:
-            raise DeployError.because(
-                "store_content_mismatch",
-                f"store content hash mismatch for {pinned.id}: {upstream.path} differs from the"
-                " lockfile",
-                module_id=pinned.id,
-                path=upstream.path,
-            )
+        for get in (self._store.checkout, self._store.checkout_again):
+            upstream = get(module, commit.source, commit.commit)
+            if tree_hash(self._files(upstream)) == pinned.sha256:
+                return upstream
+        raise changed_checkout(pinned, upstream)
 
     def _fetched(self, count: int) -> Fetched:
         store = self._home.git_store.parent
@@ -86,18 +96,29 @@ class Pinning:
     def _files(self, upstream: Upstream) -> list[TreeEntry]:
         return list_files(upstream.path, self._hashes, upstream.boundaries)
 
-    def _pinned(self, module: Module) -> lockfile.ListedModule:
-        upstream = upstream_of(module, self._repo, self._store, None)
-        files = self._files(upstream)
+    def _readable(self) -> lockfile.Lockfile | None:
+        try:
+            return lockfile.load(self._repo)
+        except DeployError:
+            return None
+
+    def _pinned(self, module: Module, kept: lockfile.Lockfile | None) -> lockfile.ListedModule:
         git, local = module.source.git, module.source.local_path
+        pin = kept.pin(module) if kept and kept.holds(module) else None
+        if git is None:
+            upstream = local_upstream(module, self._repo)
+        else:
+            upstream = self._fetch(*pin) if pin else self._store.newest(module, git)
+        commit = upstream.commit or ""
+        files = self._files(upstream)
         return lockfile.ListedModule(
             id=module.id,
             type=module.type,
             resolved_source=lockfile.PinnedSource(
                 lockfile.PinnedPath(local.replace("\\", "/")) if local is not None else None,
-                lockfile.PinnedCommit(git.url, upstream.commit or "", git.subdir) if git else None,
+                lockfile.PinnedCommit(git.url, commit, git.subdir, git.ref) if git else None,
             ),
-            resolved_version=upstream.commit or "local",
+            resolved_version=commit or "local",
             sha256=tree_hash(files),
             file_manifest=files,
         )

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from fleet_agentpack.deploy.apply import refuse_adoption
 from fleet_agentpack.deploy.compare import Change, Plan
+from fleet_agentpack.deploy.consent import refuse_adoption
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.rollback import Rollback
 from fleet_agentpack.kit.approval import Group, Question, digest_of
 
 
-def about_apply(request: Request, plan: Plan) -> Question:
+def about_apply(request: Request, plan: Plan, note: str = "") -> Question:
     """The question whether to carry a plan out; what would be lost comes first.
 
-    Raises `DeployError` for files that agentpack did not write, without `adopt`.
+    Raises `DeployError` for files that agentpack did not write or a hand edited, without `adopt`.
     """
     if not request.adopt:
         refuse_adoption(plan)
@@ -32,7 +32,8 @@ def about_apply(request: Request, plan: Plan) -> Question:
     counts = ", ".join(f"{count} to {op}" for op, count in vars(plan.summary).items() if count)
     where = ", ".join(sorted({change.target for change in changes}))
     return Question(
-        f"Deploy profile {request.profile} to {where}. Files: {counts}.",
+        f"Deploy profile {request.profile} to {where}. Files: {counts}."
+        + (f" Note: {note}." if note else ""),
         groups,
         "Write these files",
         any(map(_is_risky, changes)),

@@ -118,6 +118,19 @@ def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
     return RootRecord(root, files, usable=True, warnings=tuple(warnings))
 
 
+def module_ids(root: Root) -> dict[str, tuple[str, ...]]:
+    """The modules of each managed file, as the root's manifest names them."""
+    for path in (root.manifest_path, root.legacy_manifest_path):
+        looks.at(path)
+        try:
+            with open(path, "rb") as stream:
+                rows = json.loads(stream.read())["managed_files"]
+            return {root.path(row["path"]): tuple(row.get("module_ids", ())) for row in rows}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+    return {}
+
+
 def _unusable(root: Root, warning: str) -> RootRecord:
     return RootRecord(root, warnings=(f"{warning}; the next deploy repairs it",))
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleet_agentpack.deploy.desired import Desired
-from fleet_agentpack.deploy.home import Project
-from fleet_agentpack.deploy.manifest import Manifest
+from fleet_agentpack.deploy.manifest import Manifest, Scope
 from fleet_agentpack.deploy.model import Blob
+from fleet_agentpack.deploy.project import Project
 from fleet_agentpack.deploy.recorded import KnownRecords
 from fleet_agentpack.deploy.trees import Tree, TreeReader
 from fleet_agentpack.kit.stamps import Remembered
+
+Trees = dict[tuple[str, Scope], Tree]  # by module id, for the user's and the project's files
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,10 @@ class KnownDesired:
     """A desired state with what it was made from."""
 
     key: object
-    trees: dict[str, Tree]
+    trees: Trees
     desired: Desired
 
-    def is_current(self, key: object, trees: dict[str, Tree]) -> bool:
+    def is_current(self, key: object, trees: Trees) -> bool:
         """Whether it would be made again from the very same trees."""
         same = self.key == key and self.trees.keys() == trees.keys()
         return same and all(self.trees[name] is tree for name, tree in trees.items())
@@ -34,12 +36,13 @@ class RepoCache:
 
     reader: TreeReader
     made: dict[Any, Blob] = field(default_factory=dict)  # generated, by what it was made from
-    trees: dict[str, Tree] = field(default_factory=dict)  # by module id
-    valid: dict[str, tuple[str, ...]] = field(default_factory=dict)  # module id → what was checked
+    trees: Trees = field(default_factory=dict)
+    valid: dict[tuple[str, Scope], tuple[str, ...]] = field(default_factory=dict)
+    verified: dict[str, tuple[str, Tree]] = field(default_factory=dict)  # against the lockfile
     desired: dict[str, KnownDesired] = field(default_factory=dict)  # by the request's target
     records: KnownRecords = field(default_factory=dict)
     manifest: dict[str, Manifest] = field(default_factory=dict)  # by text
-    project: Remembered[Project] = field(default_factory=Remembered)
+    project: Remembered[Project | None] = field(default_factory=Remembered)
 
     def forget_old_contents(self) -> None:
         """Drop generated contents once there are far more than the repo has modules."""

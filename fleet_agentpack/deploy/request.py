@@ -14,5 +14,7 @@ class Request:
     target: str = "all"
     machine: str | None = None
     adopt: bool = False
+    allow_mass_delete: bool = False  # a person has said so: on the command line, or in a form
     dry_run: bool = False
     only: tuple[str, ...] = ()
+    session: str | None = None  # whose last plan an apply is compared with

@@ -20,6 +20,7 @@ SCHEMA_VERSION = 1
 Data = TypeVar("Data")
 Operation = Literal["create", "update", "delete"]
 DriftKind = Literal["missing", "modified", "extra"]
+Cause = Literal["pack_moved", "edited", "both"]
 Reason = Literal["aborted", "no_changes"]
 Issue = Literal["missing", "not_a_directory", "not_writable"]
 
@@ -74,16 +75,20 @@ class Envelope(Generic[Data]):
 
 
 class ChangeRow(NamedTuple):
-    """One file that an apply would write or delete."""
+    """One file that an apply would write or delete; a fact that is not true is left out."""
 
+    adopts: Maybe[Literal[True]]  # it overwrites a file that agentpack did not write
     after_sha256: str | None
     before_sha256: str | None
+    edited_by_hand: Maybe[Literal[True]]
+    layer: Maybe[str]  # the module's own files, or the overlay that the content is from
+    module_ids: Maybe[Sequence[str]]
     op: Operation
     path: str
     path_posix: str
     reason: str
     target: str
-    update_kind: Maybe[str] = UNKNOWN  # for an update: `managed_update` or `adopt_update`
+    update_kind: Maybe[str]  # for an update: `managed_update` or `adopt_update`
 
     @property
     def rank(self) -> int:
@@ -99,6 +104,24 @@ class ChangeCounts:
     create: int = 0
     delete: int = 0
     update: int = 0
+
+
+@dataclass(frozen=True)
+class ProfilesUsed:
+    """The profiles that selected the files, where they are not the one that was asked for."""
+
+    project: str
+    user: str
+
+
+@dataclass(frozen=True)
+class TargetError:
+    """A target that was left out, and why."""
+
+    code: str
+    details: Mapping[str, Any]
+    message: str
+    target: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +140,13 @@ class PlanData:
     reason: Maybe[Reason] = UNKNOWN
     snapshot_id: Maybe[str] = UNKNOWN
     changes: Sequence[ChangeRow]
+    plan_id: str
     profile: str
+    profiles: Maybe[ProfilesUsed] = UNKNOWN
     summary: ChangeCounts
+    target_errors: Maybe[Sequence[TargetError]] = UNKNOWN
     targets: Sequence[str]
+    text: Maybe[str] = UNKNOWN  # the differences, for `diff`
 
 
 # status
@@ -136,6 +163,9 @@ class DriftRow(NamedTuple):
     root: str
     root_posix: str
     target: str
+    adopts: Maybe[Literal[True]] = UNKNOWN  # there is a file that agentpack did not write
+    cause: Maybe[Cause] = UNKNOWN  # who moved; unknown for files that agentpack did not write
+    module_ids: Maybe[Sequence[str]] = UNKNOWN  # for a file that was edited
 
 
 @dataclass(frozen=True)
@@ -161,7 +191,7 @@ class RootDrift:
 class NextAction:
     """A command that makes sense next."""
 
-    action: Literal["diff", "deploy_apply"]
+    action: Literal["keep_edits", "diff", "deploy_apply"]
     command: Action
 
 
@@ -178,6 +208,8 @@ class StatusData:
     summary_total: Maybe[DriftCounts] = UNKNOWN  # when only some kinds were asked for
     next_actions: Maybe[Sequence[Action]] = UNKNOWN
     next_actions_detailed: Maybe[Sequence[NextAction]] = UNKNOWN
+    profiles: Maybe[ProfilesUsed] = UNKNOWN
+    target_errors: Maybe[Sequence[TargetError]] = UNKNOWN
 
 
 # doctor

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fleet_agentpack.deploy.desired import Desired
-from fleet_agentpack.deploy.disk import Reader
+from fleet_agentpack.deploy.disk import Reader, WayOutError
 from fleet_agentpack.deploy.model import FileState, Root
-from fleet_agentpack.deploy.recorded import Recorded
+from fleet_agentpack.deploy.recorded import Recorded, module_ids
+from fleet_agentpack.deploy.results import TargetError
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
 @dataclass(frozen=True)
@@ -19,11 +21,19 @@ class Survey:
     recorded: Recorded
     actual: Mapping[str, FileState | None]
     warnings: tuple[str, ...]
+    module_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of what is to go
 
     @property
     def roots(self) -> tuple[Root, ...]:
         """The roots of the selected targets."""
         return self.desired.roots
+
+    @property
+    def target_errors(self) -> Maybe[list[TargetError]]:
+        """The targets that are left out, each with the reason."""
+        failed = self.desired.failed.items()
+        found = [TargetError(e.code, e.details, e.message, target) for target, e in failed]
+        return found or UNKNOWN
 
     @property
     def unrecorded(self) -> list[Root]:
@@ -51,9 +61,14 @@ class Survey:
 
 
 def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
-    """Look at every desired and every recorded file once. Raises `DeployError`."""
+    """Look at every desired and every recorded file once. Raises `DeployError`.
+
+    What lies below a link that leads out of its root is left alone, and named.
+    """
     actual: dict[str, FileState | None] = {}
     present: list[str] = []
+    left_alone: dict[str, list[str]] = {}  # by the link
+    ids: dict[str, tuple[str, ...]] = {}
     for target, directories in desired.directories.items():
         known: dict[str, bool] = {}
         absent = {
@@ -62,7 +77,12 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
             if root.target == target and not reader.directory(root, root.dir, known)
         }
         for directory, (root, paths) in directories.items():
-            if root not in absent and reader.directory(root, directory, known):
+            try:
+                exists = root not in absent and reader.directory(root, directory, known)
+            except WayOutError as error:
+                left_alone.setdefault(error.link, []).extend(paths)
+                continue
+            if exists:
                 present += paths
             else:
                 actual.update(dict.fromkeys(paths))
@@ -70,10 +90,28 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
         for root, record in recorded.by_root.items():
             if root.target == target and record.files.keys() - outputs.keys():
                 left_over = [path for path in record.files if path not in outputs]
+                ids |= module_ids(root)
                 for path in left_over:
-                    if reader.directory(root, path.rpartition("/")[0] or "/", known):
+                    if _is_there(reader, root, path, known, left_alone):
                         present.append(path)
                     else:
                         actual[path] = None
     actual.update(reader.states(present))
-    return Survey(desired, recorded, actual, (*desired.warnings, *recorded.warnings))
+    kept = desired.without({path for paths in left_alone.values() for path in paths})
+    warnings = (*desired.warnings, *recorded.warnings, *map(_left_alone, left_alone))
+    return Survey(kept, recorded, actual, warnings, ids)
+
+
+def _is_there(
+    reader: Reader, root: Root, path: str, known: dict[str, bool], left_alone: dict[str, list[str]]
+) -> bool:
+    """Whether a file that is no longer wanted may still be in its place."""
+    try:
+        return reader.directory(root, path.rpartition("/")[0] or "/", known)
+    except WayOutError as error:
+        left_alone.setdefault(error.link, [])
+        return False
+
+
+def _left_alone(link: str) -> str:
+    return f"{link} is a link that leads out of its root; what is below it is left alone"

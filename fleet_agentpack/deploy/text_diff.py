@@ -15,6 +15,7 @@ from fleet_agentpack.deploy.model import read_file
 
 LONGEST = 102_400  # bytes of one difference that are still shown
 _AT_ONCE = 200
+LONGEST_TEXT = 16_000  # bytes of all differences in one answer
 _OPTIONS = (
     "--no-index",
     "--no-color",
@@ -30,10 +31,27 @@ _OPTIONS = (
 Sides = tuple[bytes | None, bytes | None] | None
 
 
-def text_diffs(home: Home, changes: Sequence[Change]) -> Iterator[tuple[Change, str]]:
+def unified(home: Home, changes: Sequence[Change], longest: int) -> str:
+    """All differences as one text, cut at the end of a line once it is too long."""
+    room, parts = longest, []
+    for number, (change, text) in enumerate(text_diffs(home, changes, at_once=20)):
+        whole = text if text.startswith("--- ") else f"{change.path}: {text}"
+        if len(whole.encode()) > room:
+            start = whole.encode()[:room].decode("utf-8", "ignore")
+            note = f"… cut: {number} of {len(changes)} file(s) are shown whole\n"
+            parts += [start[: start.rfind("\n") + 1], note]
+            break
+        room -= len(whole.encode())
+        parts.append(whole)
+    return "".join(parts)
+
+
+def text_diffs(
+    home: Home, changes: Sequence[Change], at_once: int = _AT_ONCE
+) -> Iterator[tuple[Change, str]]:
     """Each change with its diff, or a note why none is shown."""
     rest = iter(changes)
-    while some := list(islice(rest, _AT_ONCE)):
+    while some := list(islice(rest, at_once)):
         sides = [_sides(change) for change in some]
         hunks = _hunks(home, sides)
         for number, change in enumerate(some):

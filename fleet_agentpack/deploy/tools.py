@@ -1,6 +1,7 @@
 """The agentpack domain: plan, diff, status, doctor, deploy_apply and rollback as MCP tools."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastmcp.dependencies import Depends
@@ -72,6 +73,7 @@ mcp = DomainTools(
 def plan(
     *,
     deploy: "DeployService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
@@ -82,21 +84,26 @@ def plan(
 
     Call it first[, then {diff or deploy_apply}].
     """
-    return deploy.plan(Request(repo, profile, target, machine, dry_run=dry_run))
+    return deploy.plan(
+        Request(repo, profile, target, machine, dry_run=dry_run, session=call.session)
+    )
 
 
 @mcp.tool(annotations=READS)
 def diff(
     *,
     deploy: "DeployService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
     repo: Repo = None,
     profile: str = "default",
     target: Target = "all",
     machine: Machine = None,
     dry_run: bool = False,
 ) -> "results.Envelope[results.PlanData]":
-    """Show each change of the plan with its hash before and after. [Then call {deploy_apply}.]"""
-    return deploy.diff(Request(repo, profile, target, machine, dry_run=dry_run))
+    """Show the changes of the plan as text, as a unified diff. [Then call {deploy_apply}.]"""
+    return deploy.diff(
+        Request(repo, profile, target, machine, dry_run=dry_run, session=call.session)
+    )
 
 
 @mcp.tool(annotations=READS)
@@ -148,7 +155,8 @@ async def deploy_apply(
 
     [Call {plan} first[; {rollback} with the snapshot_id undoes it].]
     """
-    request = Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt)
+    asked = Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt)
+    request = replace(asked, session=call.session)
     apply = in_thread(lambda approved: deploy.deploy_approved(request, call.report, approved))
     if dry_run:
         return await apply(None)

@@ -8,25 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.deploy import lockfile, manifest
+from fleet_agentpack.deploy import lockfile, manifest_file
 from fleet_agentpack.deploy.desired import Desired, merge
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.gitstore import GitStore
-from fleet_agentpack.deploy.home import Home, find_project, machine_id
+from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.listing import Lister
-from fleet_agentpack.deploy.manifest import Manifest, Module
-from fleet_agentpack.deploy.model import MANIFEST_PREFIX, FileState, Output, Root
+from fleet_agentpack.deploy.manifest import Manifest, Module, Scope, TargetConfig
+from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Blob, FileState, Output, Root
 from fleet_agentpack.deploy.modules import Modules
 from fleet_agentpack.deploy.overlays import Overlays
+from fleet_agentpack.deploy.project import find_project, why_none
 from fleet_agentpack.deploy.recorded import read_records
-from fleet_agentpack.deploy.repo_cache import KnownDesired, RepoCache
+from fleet_agentpack.deploy.repo_cache import KnownDesired, RepoCache, Trees
 from fleet_agentpack.deploy.request import Request
+from fleet_agentpack.deploy.results import ProfilesUsed
+from fleet_agentpack.deploy.selection import choose
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.survey import Survey, survey
-from fleet_agentpack.deploy.targets import BY_NAME, NAMES, PROJECT_ONLY
-from fleet_agentpack.deploy.targets.target import Area
-from fleet_agentpack.deploy.trees import Tree
+from fleet_agentpack.deploy.targets import BY_NAME, NAMES, OPTIONS, PROJECT_ONLY
+from fleet_agentpack.deploy.targets.target import Area, Target
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.swap import TEMPORARY_PREFIX
 
 _UNSCANNED = frozenset({".git", ".agentpack"})
@@ -47,40 +50,47 @@ class Workspace:
         self.repo = home.repo(request.repo)
         if request.target not in ("all", *NAMES):
             raise DeployError.target_filter(request.target, ("all", *NAMES))
-        self.manifest = manifest.load(self.repo, NAMES, PROJECT_ONLY, cache.manifest)
+        self.manifest = manifest_file.load(self.repo, OPTIONS, PROJECT_ONLY, cache.manifest)
         self.targets = _targets(self.manifest, request.target)
         self.project = find_project(home, cache.project)
         self.machine = machine_id(home, request.machine)
+        self.selection = choose(self.manifest, request.profile, self.project, self.machine)
         self.overlays = Overlays(home, self.repo, self.machine, self.project)
-        pinned, self._warnings = _lockfile(self.repo)
-        self._modules = Modules(self.repo, GitStore(home), pinned, self.overlays, cache)
+        self._lockfile, self._lock_warnings = _lockfile(self.repo)
+        store = GitStore(home)
+        self._modules = Modules(self.repo, store, self._lockfile, self.overlays, cache)
+
+    @property
+    def project_root(self) -> str:
+        """The project's directory, empty when there is no project."""
+        return self.project.root if self.project else ""
+
+    @property
+    def profiles_used(self) -> Maybe[ProfilesUsed]:
+        """The profiles that select the files, unless it is simply the one that was asked for."""
+        found = self.selection
+        return UNKNOWN if found.names == (self.request.profile,) else found.used
 
     def desired(self) -> Desired:
-        """What the chosen targets should hold. Raises `DeployError`."""
-        chosen = self.manifest.select(self.request.profile)
-        areas = [
-            place
-            for name in self.targets
-            for place in BY_NAME[name].roots(self.manifest.targets[name], self.home, self.project)
-        ]
-        wanted = {(root.target, area.takes) for root, area in areas}
-        wanted |= {(target, kind) for target in self.targets for kind in BY_NAME[target].checks}
-        modules = {
-            module.id: self._modules.read(module)
-            for module in chosen
-            if any(module.goes_to(target) and kind == module.type for target, kind in wanted)
-        }
-        trees = {module_id: files.tree for module_id, files in modules.items()}
-        key = (
-            [(root, area.takes) for root, area in areas],
-            [(module.id, module.type, module.targets) for module in chosen],
-        )
+        """What the chosen targets should hold; a target that cannot be is left out, and named.
+
+        Raises `DeployError`, also when no target is left.
+        """
+        areas, chosen = self._areas(), self.selection.modules
+        takers = self._takers(areas, chosen)
+        modules = {module.id: module for module, _ in takers}
+        files = {module_id: self._modules.read(module) for module_id, module in modules.items()}
+        trees = {(module.id, scope): files[module.id].of(scope) for module, scope in takers}
+        failed = self._failures(takers, trees)
+        areas = [(root, area) for root, area in areas if root.target not in failed]
+        key = ([(root, area.takes) for root, area in areas], chosen)
         known = self.cache.desired.get(self.request.target)
         if known is None or not known.is_current(key, trees):
-            known = KnownDesired(key, trees, merge(self._outputs(areas, chosen, trees)))
+            known = KnownDesired(key, trees, merge(_outputs(areas, chosen, trees, self.cache.made)))
             self.cache.desired[self.request.target] = known
-        about_modules = [text for files in modules.values() for text in files.warnings]
-        return replace(known.desired, warnings=(*self._warnings, *about_modules))
+        about_modules = [text for found in files.values() for text in found.warnings]
+        warnings = (*self._warnings(modules.values(), failed), *about_modules)
+        return replace(known.desired, failed=failed, warnings=warnings)
 
     def survey(self, reader: Reader) -> Survey:
         """Look at everything that matters to the chosen targets."""
@@ -88,18 +98,94 @@ class Workspace:
         recorded = read_records(desired.roots, self.snapshots, self.cache.records)
         return survey(desired, recorded, reader)
 
-    def _outputs(
-        self, areas: list[tuple[Root, Area]], chosen: list[Module], trees: dict[str, Tree]
-    ) -> list[tuple[Root, Iterable[Output]]]:
-        outputs = []
-        for root, area in areas:
-            taken = [
-                (module, trees[module.id])
-                for module in chosen
-                if module.type == area.takes and module.goes_to(root.target)
-            ]
-            outputs.append((root, area.contents(root, taken, self.cache.made)))
-        return outputs
+    def places(self) -> list[Root]:
+        """Every root that the configuration names for the chosen targets, used or not."""
+        return [root for root, _ in self._areas()]
+
+    def _areas(self) -> list[tuple[Root, Area]]:
+        areas = [
+            place
+            for target, config in self._configured()
+            for place in target.roots(config, self.home, self.project)
+        ]
+        if not areas and self._lacks_project():
+            message = f"this needs a project: {why_none(self.home)}"
+            raise DeployError("E_PROJECT_REQUIRED", message)
+        return areas
+
+    def _configured(self) -> Iterator[tuple[Target, TargetConfig]]:
+        return ((BY_NAME[name], self.manifest.targets[name]) for name in self.targets)
+
+    def _lacks_project(self) -> bool:
+        """Whether there are files of a project to write, and no project."""
+        return self.project is None and any(
+            area.scope == "project"
+            for target, config in self._configured()
+            for area in target.switched_on(config)
+        )
+
+    def _takers(
+        self, areas: list[tuple[Root, Area]], chosen: Mapping[Scope, list[Module]]
+    ) -> dict[tuple[Module, Scope], list[str]]:
+        """The chosen modules, each with the targets that take it."""
+        takes = {(area.scope, area.takes, root.target) for root, area in areas}
+        for target, config in self._configured():
+            takes |= {
+                (scope, kind, target.name) for scope in config.scopes for kind in target.checks
+            }
+        found: dict[tuple[Module, Scope], list[str]] = {}
+        for scope, kind, name in sorted(takes):
+            for module in chosen[scope]:
+                if module.type == kind and module.goes_to(name, scope):
+                    found.setdefault((module, scope), []).append(name)
+        return found
+
+    def _failures(
+        self, takers: Mapping[tuple[Module, Scope], list[str]], trees: Trees
+    ) -> dict[str, DeployError]:
+        """The targets that cannot be deployed to, each with a module that stands in the way."""
+        failed: dict[str, DeployError] = {}
+        for (module, scope), targets in takers.items():
+            try:
+                self._modules.check(module, scope, trees[module.id, scope])
+            except DeployError as error:
+                failed |= {target: error for target in targets if target not in failed}
+                if failed.keys() >= set(self.targets):
+                    raise
+        return failed
+
+    def _warnings(
+        self, modules: Iterable[Module], failed: Mapping[str, DeployError]
+    ) -> Iterator[str]:
+        yield from self.manifest.warnings
+        yield from self.selection.warnings
+        yield from self._lock_warnings
+        if self._lacks_project():
+            yield f"there is no project, so its files are left out: {why_none(self.home)}"
+        pins = self._lockfile.pins if self._lockfile else {}
+        unpinned = sorted(m.id for m in modules if m.source.git and m.id not in pins)
+        for target, error in failed.items():
+            yield f"{target} is left out: {error.message}"
+        if unpinned:
+            names = ", ".join(unpinned)
+            yield f"unpinned: {names}; `fleet-agentpack update` pins git modules to a commit"
+
+
+def _outputs(
+    areas: list[tuple[Root, Area]],
+    chosen: Mapping[Scope, list[Module]],
+    trees: Trees,
+    made: dict[Any, Blob],
+) -> list[tuple[Root, Iterable[Output]]]:
+    outputs = []
+    for root, area in areas:
+        taken = [
+            (module, trees[module.id, area.scope])
+            for module in chosen[area.scope]
+            if module.type == area.takes and module.goes_to(root.target, area.scope)
+        ]
+        outputs.append((root, area.contents(root, taken, made)))
+    return outputs
 
 
 def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root, str, FileState]]:

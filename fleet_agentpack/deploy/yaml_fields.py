@@ -8,12 +8,13 @@ mapping; an explicit `null` does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import yaml
 
 from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.shapes import UnknownKey
 
 _INTEGER = re.compile(r"\+?(0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+|0|[1-9][0-9]*)\Z")
 _MAX_U32: Final = 2**32 - 1
@@ -44,6 +45,15 @@ class Fields:
     def items(self) -> Mapping[str, yaml.Node]:
         """Every key with its node."""
         return self._found
+
+    def unknown(self, known: Collection[str]) -> list[UnknownKey]:
+        """The keys that are not known; those that start with `x-` are free."""
+        place = tuple(self.where.split(".")) if self.where else ()
+        return [
+            UnknownKey.among(known, (*place, name))
+            for name in self._found
+            if name not in known and not name.startswith("x-")
+        ]
 
     def required(self, name: str) -> yaml.Node:
         """A field's node. Raises `FieldError` when the field is missing."""

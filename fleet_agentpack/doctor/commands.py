@@ -12,6 +12,7 @@ from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint, Text
 from fleet_agentpack.deploy import commands as deploy
 from fleet_agentpack.kit.checks import Check
+from fleet_agentpack.kit.program import located
 
 MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "red")}
 
@@ -59,7 +60,11 @@ def _show(report: Report, paint: Paint) -> Iterator[Line]:
 
 
 def _finding(check: Check, paint: Paint) -> Text:
-    return (check.detail, paint(f" → {check.advice}", "cyan")) if check.advice else check.detail
+    return (
+        (check.detail, paint(f" → {located(check.advice)}", "cyan"))
+        if check.advice
+        else check.detail
+    )
 
 
 def _summary(checks: Sequence[Check]) -> str:

@@ -41,17 +41,21 @@ def find_project(given: str, home: str, cwd: str = "") -> FoundProject:
     if not start and not os.path.isabs(named):  # noqa: PTH117
         return FoundProject(reason="the working directory no longer exists")
     path = os.path.realpath(os.path.join(start, named))  # noqa: PTH118
-    if reason := _why_not(path, home):
+    if reason := why_no_project(path, home) or _why_closed(path):
         shown = given if "$" in given else path
         return FoundProject(reason=f"{shown} {reason}")
     return FoundProject(path)
 
 
-def _why_not(path: str, home: str) -> str:
-    if os.path.dirname(path) == path:  # noqa: PTH120
+def why_no_project(path: str, home: str) -> str:
+    """Why a directory can never be a project; empty if it can."""
+    real = os.path.realpath(path)
+    if os.path.dirname(real) == real:  # noqa: PTH120
         return "is the root directory"
-    if home and path == os.path.realpath(home):
-        return "is the home directory"
+    return "is the home directory" if home and real == os.path.realpath(home) else ""
+
+
+def _why_closed(path: str) -> str:
     try:
         os.scandir(path).close()
         os.stat(os.path.join(path, "."))  # noqa: PTH116, PTH118 - to look into it takes both

@@ -9,7 +9,6 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -33,9 +32,10 @@ from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.approval import NotApprovedError
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.settings import Settings, SettingsError
+from fleet_agentpack.wire.declared import DeclaredTools, only_its_parameters
 from fleet_agentpack.wire.limits import bounded
 from fleet_agentpack.wire.projects import named_project
-from fleet_agentpack.wire.recorded import Note, facts_of
+from fleet_agentpack.wire.recorded import Note
 from fleet_agentpack.wire.replies import ToolRefused, written
 from fleet_agentpack.wire.resources import (
     Collection,
@@ -49,6 +49,8 @@ from fleet_agentpack.wire.selection import Facts
 from fleet_agentpack.wire.wording import tools_named, worded, worded_arguments
 
 if TYPE_CHECKING:
+    from fastmcp.utilities.versions import VersionSpec
+
     from fleet_agentpack.wire.completion import Values
     from fleet_agentpack.wire.dynamic import Catalogue
     from fleet_agentpack.wire.dynamic_prompts import PromptCatalogue
@@ -87,7 +89,7 @@ class DomainTool(FunctionTool):
     @classmethod
     def of(cls, function: Callable[..., Any], domain: DomainTools) -> DomainTool:
         """The tool for a function that `@mcp.tool` has marked."""
-        with _only_its_parameters(function) as description:
+        with only_its_parameters(function) as description:
             tool = cast("DomainTool", cls.from_function(function))
         tool.output_schema = None
         tool.parameters = tidy(tool.parameters)
@@ -166,7 +168,7 @@ class DomainPrompt(FunctionPrompt):
     @classmethod
     def of(cls, function: Callable[..., Any]) -> DomainPrompt:
         """The prompt for a function that `@mcp.prompt` has marked."""
-        with _only_its_parameters(function) as description:
+        with only_its_parameters(function) as description:
             prompt = cast("DomainPrompt", cls.from_function(function))
         prompt.description = description
         declared = inspect.signature(function).parameters
@@ -218,7 +220,7 @@ class DomainTools(LocalProvider):
         self.error, self.open_service = error, open_service
         self.catalogue, self.end_session = catalogue, end_session
         self.prompt_catalogue, self.prompt_folder = prompt_catalogue, prompt_folder
-        self.tools: dict[str, DomainTool] = {}
+        self.tools = DeclaredTools(lambda function: DomainTool.of(function, self))
         self.resources: list[Resource | ResourceTemplate] = []
         self.texts: dict[str, str] = {}  # resource → its description, if that names tools
         self.needs: dict[str, tuple[str, ...]] = {}  # prompt → the tools that it tells to call
@@ -228,13 +230,18 @@ class DomainTools(LocalProvider):
             self.add_resource(KeptAnswers.of(f"{name}://{tool}", f"{tool}_rest", again))
         self.add_resource(KeptAnswers.of(f"{name}://answers/{{tool}}", f"{name}_rest"))
 
-    def add_tool(self, tool: Tool | Callable[..., Any]) -> Tool:
-        """Register a tool; a function becomes one in our form."""
+    def add_tool(self, tool: Tool | Callable[..., Any]) -> None:  # type: ignore[override]
+        """Register a function; it becomes a tool in our form when that is asked for."""
         if isinstance(tool, Tool):
             raise TypeError("register a function with @mcp.tool")
-        made = DomainTool.of(tool, self)
-        self.tools[made.name] = made
-        return super().add_tool(made)
+        self.tools.declare(tool)
+
+    async def _list_tools(self) -> Sequence[Tool]:
+        return list(self.tools.values())
+
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
+        tool = self.tools.get(name)
+        return None if tool and version and not version.matches(tool.version) else tool
 
     def add_resource(
         self, resource: Resource | ResourceTemplate | Callable[..., Any]
@@ -286,7 +293,13 @@ class DomainTools(LocalProvider):
 
     def facts(self) -> dict[str, Facts]:
         """What the choice of each tool depends on."""
-        return {name: facts_of(self.name, tool.note) for name, tool in self.tools.items()}
+        tags = {
+            name: tags_of(declared.annotations) | (declared.tags or set())
+            for name, declared in self.tools.declarations().items()
+        }
+        return {
+            name: Facts(self.name, WRITES_TAG in each, EXTRA in each) for name, each in tags.items()
+        }
 
     async def service(self, context: Context = CurrentContext()) -> Any:
         """The domain's service, for `Depends(mcp.service)`."""
@@ -329,21 +342,6 @@ class Services:
             if inspect.isawaitable(result):
                 await result
         self._opened.clear()
-
-
-@contextmanager
-def _only_its_parameters(function: Callable[..., Any]) -> Iterator[str]:
-    """Hide what FastMCP need not look at, and give the docstring in one line.
-
-    From a docstring it would import a parser, from a result's type it would build a schema.
-    """
-    doc, returns = function.__doc__ or "", function.__annotations__.pop("return", None)
-    function.__doc__ = None
-    try:
-        yield " ".join(doc.split())
-    finally:
-        function.__doc__ = doc
-        function.__annotations__["return"] = returns
 
 
 def _naming_tools(schema: dict[str, Any]) -> dict[str, str]:

@@ -9,7 +9,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleet_agentpack.kit.options import ASK, VARIABLES, is_on, split_names, tool_prefix
+from fleet_agentpack.kit.options import (
+    ASK,
+    VARIABLES,
+    is_on,
+    split_names,
+    tool_prefix,
+    variables_named,
+)
 from fleet_agentpack.kit.project import FoundProject, find_project
 from fleet_agentpack.wire.installed_state import may_exist
 from fleet_agentpack.wire.selection import Selection
@@ -80,8 +87,7 @@ def _options(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, str] 
                 return None
         elif name != "log_level" or next(rest, "") not in LOG_LEVELS:
             return None
-    said = {name: environ.get(variable, "") for name, variable in VARIABLES.items()}
-    return {**said, **{name: value for name, value in given.items() if value}}
+    return {**variables_named(environ), **{name: value for name, value in given.items() if value}}
 
 
 def _selection(options: Mapping[str, str], domain: str) -> Selection | None:

@@ -13,6 +13,7 @@ from mcp_types import TextContent
 
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.fit import Part
+from fleet_agentpack.kit.program import located_throughout
 from fleet_agentpack.kit.results import clean, jsonable, to_text
 
 
@@ -67,4 +68,6 @@ def written(value: object, *, is_error: bool = False) -> Written:
         meta = None if value.meta is None else jsonable(value.meta)
         return Written(value, clean(value.text), structured, meta, note=value.note)
     plain = jsonable(value)
+    if is_error:
+        plain = located_throughout(plain)
     return Written(value, to_text(plain), plain, is_error=is_error)

@@ -3,45 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.deploy.lab import Lab, files, tree
-from tests.rig import child_environment
-
-
-class Shell:
-    """Runs commands in a lab."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-
-    def __call__(
-        self, *words: str, status: int = 0, stdin: str = "", **more: str
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "fleet_agentpack", *words],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            cwd=self.lab.project,
-            env=child_environment(**{**self.lab.environ, **more}),
-            check=False,
-        )
-        assert done.returncode == status, (words, done.stdout, done.stderr)
-        assert "Traceback" not in done.stderr
-        return done
-
-    def json(self, *words: str, status: int = 0) -> dict[str, Any]:
-        done = self(*words, "--json", status=status)
-        assert done.stdout.endswith("}\n")
-        answer: dict[str, Any] = json.loads(done.stdout)
-        assert answer["ok"] is (status == 0)
-        return answer
+from tests.deploy.shell import Shell
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from fleet_agentpack.deploy.results import DriftCounts
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
+from fleet_agentpack.kit.stamps import Remembered
 from tests.deploy.lab import CODEX, Lab, files, tree
 
 
@@ -62,6 +63,8 @@ def test_plan_payload(lab: Lab) -> None:
             {
                 "after_sha256": hashlib.sha256(b"Say hello.\n").hexdigest(),
                 "before_sha256": None,
+                "layer": "upstream",
+                "module_ids": ["prompt:hello"],
                 "op": "create",
                 "path": path,
                 "path_posix": path,
@@ -69,12 +72,14 @@ def test_plan_payload(lab: Lab) -> None:
                 "target": "codex",
             }
         ],
+        "plan_id": answer.data.plan_id,
         "profile": "default",
         "summary": {"create": 1, "delete": 0, "update": 0},
         "targets": ["codex"],
     }
     diff = lab.service().diff(Request())
-    assert diff.command == "diff" and diff.data == answer.data
+    assert diff.command == "diff" and replace(diff.data, text=UNKNOWN) == answer.data
+    assert diff.data.text.endswith("@@ -0,0 +1 @@\n+Say hello.\n")
 
 
 def test_reading_writes_nothing_but_our_cache(lab: Lab) -> None:
@@ -164,7 +169,7 @@ def test_an_identical_unmanaged_file_needs_no_adoption(lab: Lab) -> None:
 def test_a_hand_edit_that_is_overwritten_is_kept_and_named(lab: Lab) -> None:
     lab.deploy()
     path = lab.write("user/.codex/prompts/hello.md", "my precious edit\n")
-    answer = lab.deploy()
+    answer = lab.deploy(adopt=True)
     (warning,) = answer.warnings
     assert str(path) in warning
     kept = Path(warning.rpartition(" ")[2])
@@ -270,7 +275,7 @@ def test_the_legacy_manifest_name_is_read_with_a_warning(lab: Lab) -> None:
 def test_status_tells_missing_modified_and_extra_apart(lab: Lab) -> None:
     before = lab.service().status(Request())
     assert before.data.summary.missing == 16
-    assert "fleet-agentpack deploy --apply --yes --json" in jsonable(before.data.next_actions)
+    assert "deploy_apply with yes: true" in jsonable(before.data.next_actions)
     lab.deploy()
     assert lab.status().next_actions is UNKNOWN
     (lab.user / ".codex/AGENTS.md").unlink()
@@ -293,8 +298,9 @@ def test_status_tells_missing_modified_and_extra_apart(lab: Lab) -> None:
     assert data.summary == DriftCounts(extra=2, missing=0, modified=0)
     assert data.summary_total == DriftCounts(extra=2, missing=3, modified=1)
     assert [row.summary.extra for row in data.summary_by_root] == [2]
-    assert [row.action for row in data.next_actions_detailed] == ["diff", "deploy_apply"]
-    assert jsonable(data.next_actions)[0] == "fleet-agentpack --target codex diff --json"
+    actions = [row.action for row in data.next_actions_detailed]
+    assert actions == ["keep_edits", "diff", "deploy_apply"]
+    assert jsonable(data.next_actions)[1] == 'diff with target: "codex"'
 
 
 def test_two_applies_at_once_wait_for_each_other(lab: Lab) -> None:
@@ -412,7 +418,7 @@ def test_doctor(lab: Lab) -> None:
     lab.write("project/.gitignore", "node_modules", 0o644)
     answer = lab.service().doctor(Request())
     assert any(".agentpack.manifest*.json" in text for text in answer.warnings)
-    assert jsonable(answer.data.next_actions) == ["fleet-agentpack doctor --fix --yes --json"]
+    assert jsonable(answer.data.next_actions) == ["fleet-agentpack doctor --fix"]
     fixed = lab.service().doctor(Request(), fix=True)
     assert fixed.command_id == "doctor --fix"
     assert [row.updated for row in fixed.data.gitignore_fixes] == [True]
@@ -434,9 +440,10 @@ def test_a_target_that_is_not_configured(lab: Lab) -> None:
 
 
 def test_environment_and_identities(lab: Lab) -> None:
-    from fleet_agentpack.deploy.home import Home, find_project, machine_id, normal_machine
+    from fleet_agentpack.deploy.home import Home, machine_id, normal_machine
+    from fleet_agentpack.deploy.project import find_project
 
-    assert find_project(lab.home()).id == "ae2752b5775071e2"
+    assert find_project(lab.home(), Remembered()).id == "ae2752b5775071e2"
     for given, expected in {
         "My-MacBook.local": "my-macbook-local",
         "a--b": "a--b",
@@ -457,12 +464,13 @@ def test_environment_and_identities(lab: Lab) -> None:
         assert str(Home.of(environ, user, cwd, cwd).root) == expected
 
 
-def test_a_project_that_is_the_users_home(lab: Lab) -> None:
-    """User and project roots fall together: one root, one manifest, no quarrel."""
+def test_a_users_home_is_no_project(lab: Lab) -> None:
     answer = lab.service(lab.user).deploy(Request())
     paths = [row.path for row in answer.data.changes]
     assert str(lab.user / ".codex/skills/tidy/SKILL.md") in paths
-    assert len(paths) == len({(row.target, row.path) for row in answer.data.changes})
+    assert not (lab.user / "AGENTS.md").exists() and not (lab.user / ".cursor").exists()
+    (warning,) = answer.warnings
+    assert "there is no project" in warning and "--project DIR" in warning
     service = lab.service(lab.user)
     assert service.plan(Request()).data.changes == []
     assert service.status(Request()).data.drift == []

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet_agentpack.deploy import manifest
+from fleet_agentpack.deploy import manifest, manifest_file
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.targets import NAMES, PROJECT_ONLY
+from fleet_agentpack.deploy.targets import OPTIONS, PROJECT_ONLY
 
 HEAD = "version: 1\nprofiles:\n  default: {}\n"
 MODULE = "modules:\n- id: {id}\n  type: prompt\n  source: {{local_path: {{path: x.md}}}}\n"
@@ -17,7 +17,7 @@ MODULE = "modules:\n- id: {id}\n  type: prompt\n  source: {{local_path: {{path: 
 def load(tmp_path: Path, text: str | bytes) -> manifest.Manifest:
     data = text.encode() if isinstance(text, str) else text
     (tmp_path / "agentpack.yaml").write_bytes(data)
-    return manifest.load(tmp_path, NAMES, PROJECT_ONLY)
+    return manifest_file.load(tmp_path, OPTIONS, PROJECT_ONLY)
 
 
 def refusal(tmp_path: Path, text: str | bytes) -> DeployError:
@@ -28,7 +28,7 @@ def refusal(tmp_path: Path, text: str | bytes) -> DeployError:
 
 def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DeployError) as raised:
-        manifest.load(tmp_path, NAMES, PROJECT_ONLY)
+        manifest_file.load(tmp_path, OPTIONS, PROJECT_ONLY)
     assert raised.value.code == "E_CONFIG_MISSING"
     assert raised.value.details["next_actions"] == ["run_init", "retry_with_repo", "retry_command"]
 
@@ -127,8 +127,9 @@ def test_the_order_of_the_checks(tmp_path: Path) -> None:
     assert error.details["supported"] == [1] and error.details["version"] == 9
     error = refusal(tmp_path, everything.replace("9", "1", 1))
     assert error.details["allowed_scopes"] == ["project", "both"]
-    error = refusal(tmp_path, everything.replace("9", "1", 1).replace("cursor", "codex"))
-    assert error.code == "E_TARGET_UNSUPPORTED"
+    near = everything.replace("9", "1", 1).replace("cursor", "codex").replace("mars", "cursr")
+    error = refusal(tmp_path, near)
+    assert error.code == "E_TARGET_UNSUPPORTED" and "did you mean cursor?" in error.message
     assert error.details["reason_code"] == "target_not_compiled"
     assert error.details["next_actions"] == [
         "inspect_help_json",
@@ -136,12 +137,12 @@ def test_the_order_of_the_checks(tmp_path: Path) -> None:
         "rebuild_with_target_feature",
         "retry_command",
     ]
+    error = refusal(tmp_path, f"version: 1\nprofile: {{}}\n{modules}")
+    assert error.details["nearest"] == "profiles"
     error = refusal(tmp_path, f"version: 1\nprofiles: {{}}\n{modules}")
     assert error.details["profile"] == "default"
     error = refusal(tmp_path, HEAD + modules)
     assert error.code == "E_CONFIG_INVALID" and error.details["module_id"] == "a:b"
-    error = refusal(tmp_path, HEAD + modules.replace("id: a:b", "id: a:c", 1))
-    assert error.code == "E_TARGET_UNSUPPORTED" and error.details["target"] == "mars"
     changed = modules.replace("id: a:b", "id: a:c", 1).replace("targets: [mars], ", "")
     assert "exactly one source" in refusal(tmp_path, HEAD + changed).message
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from fleet_agentpack.deploy import desired
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.request import Request
 from tests.deploy.lab import CODEX, SKILL, Lab, files, tree
 
 
@@ -36,8 +38,8 @@ def test_spaces_unicode_and_quotes_in_names(lab: Lab) -> None:
     }
     assert lab.drift() == [] and lab.changes() == []
     lab.drop("skill:odd names")
-    lab.deploy()
-    assert files(tree(top)) == {}
+    lab.deploy(allow_mass_delete=True)
+    assert not top.exists()
     lab.service().rollback(first)
     assert (top / "ünï/cödé 🚀.md").read_text() == "2"
 
@@ -57,16 +59,20 @@ def test_a_name_that_is_too_long_has_its_own_code(lab: Lab) -> None:
     assert files(tree(lab.user)) == {}
 
 
-def test_a_link_in_a_root_that_leads_out_is_refused(lab: Lab) -> None:
+def test_what_is_below_a_link_that_leads_out_is_left_alone(lab: Lab) -> None:
     outside = lab.root / "outside"
     outside.mkdir()
     skills = lab.user / ".codex/skills"
     skills.mkdir(parents=True)
     (skills / "tidy").symlink_to(outside)
     lab.skill("tidy")
-    error = refusal(lab)
-    assert error.code == "E_IO_INVALID_PATH"
-    assert list(outside.iterdir()) == []
+    lab.skill("other")
+    for answer in (lab.deploy(), lab.service().status(Request())):
+        (warning,) = answer.warnings
+        assert str(skills / "tidy") in warning and "left alone" in warning
+    assert list(outside.iterdir()) == [] and (skills / "other/SKILL.md").exists()
+    manifest = json.loads((skills / ".agentpack.manifest.codex.json").read_text())
+    assert [row["path"] for row in manifest["managed_files"]] == ["other/SKILL.md"]
     (skills / "tidy").unlink()
     (skills / "real").mkdir()
     (skills / "tidy").symlink_to(skills / "real")  # a link that stays inside is followed
@@ -81,7 +87,9 @@ def test_a_managed_directory_that_became_a_link_is_not_deleted_through(lab: Lab)
     (lab.user / ".codex/skills/tidy").rename(outside)
     (lab.user / ".codex/skills/tidy").symlink_to(outside)
     lab.drop("skill:tidy")
-    assert refusal(lab).code == "E_IO_INVALID_PATH"
+    answer = lab.service().plan(Request())
+    assert answer.data.changes == [] and "left alone" in answer.warnings[0]
+    lab.deploy()
     assert (outside / "SKILL.md").exists()
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
+from fleet_agentpack.kit.stamps import Remembered
 from tests.deploy.lab import ALL_TARGETS, SKILL, Lab, files
 
 NAMES = ("alpha", "beta", "gamma")
@@ -102,11 +103,11 @@ class World:
             self.lab.drop(self.lab.modules[number % len(self.lab.modules)]["id"])
 
     def overlay(self, scope: str, name: str, text: str) -> None:
-        from fleet_agentpack.deploy.home import find_project
         from fleet_agentpack.deploy.model import module_fs_key
+        from fleet_agentpack.deploy.project import find_project
 
         key = module_fs_key(f"skill:{name}")
-        project = find_project(self.lab.home()).id
+        project = find_project(self.lab.home(), Remembered()).id
         base = {
             "global": "overlays",
             "machine": "overlays/machines/test-machine",
@@ -128,7 +129,7 @@ class World:
 
     def apply(self, target: str, adopt: bool) -> None:
         unmanaged, outside = self.unmanaged(), self.bystanders()
-        request = Request(target=target, adopt=adopt)
+        request = Request(target=target, adopt=adopt, allow_mass_delete=True)
         try:
             answer = self.service.deploy(request)
         except DeployError as error:

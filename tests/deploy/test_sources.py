@@ -46,6 +46,8 @@ def test_keys() -> None:
 
 
 def test_layers_from_low_to_high(lab: Lab) -> None:
+    lab.targets = {"codex": {**CODEX, "scope": "project"}}
+    lab.save()
     places = [
         f"overlays/{BASE}",
         f"overlays/machines/test-machine/{BASE}",
@@ -54,10 +56,11 @@ def test_layers_from_low_to_high(lab: Lab) -> None:
     for number, place in enumerate(places):
         lab.source(f"{place}/AGENTS.md", f"layer {number}\n")
         lab.source(f"{place}/.agentpack/module_id", "instructions:base\n")
-        assert deployed(lab) == f"layer {number}\n"
+        lab.deploy()
+        assert (lab.project / "AGENTS.md").read_text() == f"layer {number}\n"
     other = lab.service().plan(Request(machine="another"))
     assert other.data.changes == []  # the project's layer is above the machine's
-    assert not list(lab.user.rglob(".agentpack"))
+    assert not list(lab.project.rglob(".agentpack"))
 
 
 @pytest.mark.parametrize("name", [BASE, "instructions:base"])
@@ -199,21 +202,21 @@ def data(lab: Lab) -> str:
 
 
 @pytest.mark.parametrize("shallow", [True, False])
-def test_a_git_module_follows_its_ref_until_it_is_locked(
-    lab: Lab, remote: Path, shallow: bool
-) -> None:
+def test_a_git_module_stays_where_it_is_locked(lab: Lab, remote: Path, shallow: bool) -> None:
     from_git(lab, remote, shallow=shallow)
+    lab.service().upkeep.lock(Request())
     assert data(lab) == "v1\n"
     head = commit(lab, remote, "v2\n")
+    assert data(lab) == "v1\n"
+    locked = lab.service().upkeep.lock(Request()).data
     assert data(lab) == "v2\n"
-    locked = lab.service().lock(Request()).data
     assert locked.modules == 2
     document = json.loads((lab.repo / "agentpack.lock.json").read_text())
     assert [row["id"] for row in document["modules"]] == ["instructions:base", "skill:remote"]
     entry = document["modules"][1]
     assert entry["resolved_source"] == {
         "local_path": None,
-        "git": {"url": f"file://{remote}", "commit": head, "subdir": "skill"},
+        "git": {"url": f"file://{remote}", "commit": head, "subdir": "skill", "ref": "main"},
     }
     assert entry["resolved_version"] == head
     assert document["modules"][0]["resolved_version"] == "local"
@@ -225,6 +228,7 @@ def test_a_tag_is_peeled_and_the_checkout_is_kept_by_url_and_commit(lab: Lab, re
     first = lab.git("rev-parse", "HEAD", cwd=remote)
     commit(lab, remote, "v2\n")
     from_git(lab, remote, ref="v1")
+    lab.service().upkeep.update(Request())
     assert data(lab) == "v1\n"
     key = hashlib.sha256(f"file://{remote}".encode()).hexdigest()
     assert (lab.home_dir / "cache/git" / key / first / "skill/SKILL.md").exists()
@@ -235,7 +239,7 @@ def test_a_missing_locked_checkout_is_fetched(lab: Lab, remote: Path) -> None:
     import shutil
 
     from_git(lab, remote)
-    lab.service().update(Request())
+    lab.service().upkeep.update(Request())
     commit(lab, remote, "v2\n")
     shutil.rmtree(lab.home_dir / "cache/git")
     assert data(lab) == "v1\n"
@@ -243,7 +247,7 @@ def test_a_missing_locked_checkout_is_fetched(lab: Lab, remote: Path) -> None:
 
 def test_update_locks_once_then_only_fetches(lab: Lab, remote: Path) -> None:
     from_git(lab, remote)
-    first = lab.service().update(Request()).data
+    first = lab.service().upkeep.update(Request()).data
     store = str(lab.home_dir / "cache")
     assert first.store == store and jsonable(first.steps[-1]) == {
         "name": "fetch",
@@ -257,25 +261,28 @@ def test_update_locks_once_then_only_fetches(lab: Lab, remote: Path) -> None:
     assert [step.name for step in first.steps] == ["lock", "fetch"]
     assert first.git_modules_fetched == 1
     before = (lab.repo / "agentpack.lock.json").read_bytes()
-    second = lab.service().update(Request()).data
+    second = lab.service().upkeep.update(Request()).data
     assert [step.name for step in second.steps] == ["fetch"]
     assert (lab.repo / "agentpack.lock.json").read_bytes() == before
 
 
-def test_fetch_notices_a_checkout_that_was_changed(lab: Lab, remote: Path) -> None:
+def test_a_lockfile_that_was_changed_fits_no_checkout(lab: Lab, remote: Path) -> None:
     from_git(lab, remote)
-    lab.service().update(Request())
-    (found,) = (lab.home_dir / "cache/git").rglob("data.txt")
-    found.write_text("tampered\n")
-    with pytest.raises(DeployError) as raised:
-        lab.service().fetch(Request())
-    assert raised.value.details["reason_code"] == "store_content_mismatch"
+    lab.service().upkeep.update(Request())
+    file = lab.repo / "agentpack.lock.json"
+    document = json.loads(file.read_text())
+    document["modules"][1]["sha256"] = "0" * 64
+    file.write_text(json.dumps(document))
+    for act in (lab.service().upkeep.fetch, lab.service().plan):
+        with pytest.raises(DeployError) as raised:
+            act(Request())
+        assert raised.value.details["reason_code"] == "store_content_mismatch"
 
 
 def test_lockfile_codes(lab: Lab) -> None:
     def code() -> tuple[str, object]:
         with pytest.raises(DeployError) as raised:
-            lab.service().fetch(Request())
+            lab.service().upkeep.fetch(Request())
         return raised.value.code, raised.value.details["reason_code"]
 
     assert code() == ("E_LOCKFILE_MISSING", "lockfile_missing")
@@ -309,7 +316,9 @@ def test_git_sources_that_are_refused_before_git_sees_them(
 
 def test_a_ref_that_is_not_there(lab: Lab, remote: Path) -> None:
     from_git(lab, remote, ref="nope")
-    error = refusal(lab)
+    with pytest.raises(DeployError) as raised:
+        lab.service().upkeep.update(Request())
+    error = raised.value
     assert error.code == "E_UNEXPECTED" and error.message.startswith("ref not found: nope")
 
 
@@ -319,7 +328,9 @@ def test_without_git_local_modules_work_and_git_modules_say_so(tmp_path: Path) -
     lab.instructions("base", "x\n")
     assert lab.plan().changes
     lab.module("skill", "remote", "", source={"git": {"url": "file:///nowhere"}})
-    error = refusal(lab)
+    with pytest.raises(DeployError) as raised:
+        lab.service().upkeep.update(Request())
+    error = raised.value
     assert error.code == "E_GIT_NOT_FOUND"
     assert error.details["next_actions"] == ["install_git", "retry_command"]
 
@@ -371,7 +382,8 @@ def test_skills_need_their_front_matter(lab: Lab, files: dict[str, str], code: s
 def test_other_types_have_their_shape(
     lab: Lab, kind: str, files: dict[str, str], good: bool
 ) -> None:
-    lab.targets["claude_code"] = CODEX
+    if kind == "command":
+        lab.targets = {"claude_code": CODEX}
     for name, text in files.items():
         lab.source(f"modules/m/{name}", text)
     lab.module(kind, "m", "modules/m")

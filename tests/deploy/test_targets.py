@@ -81,7 +81,7 @@ def test_conformance(case: Case, tmp_path: Path) -> None:
     mine = lab.write(case.extra, "mine\n")
     assert set(lab.drift(target=target)) == {("modified", case.output), ("extra", case.extra)}
 
-    lab.deploy(target=target)
+    lab.deploy(target=target, adopt=True)
     assert output.read_text() == deployed and mine.read_text() == "mine\n"
 
     lab.source(case.source, "second version\n")

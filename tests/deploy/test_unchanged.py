@@ -267,7 +267,7 @@ def test_the_first_answer_is_kept_unless_a_file_has_other_names(tmp_path: Path) 
     lab.furnish()
     served = Served(lab)
     assert served.looks(lambda: served.service.plan(Request())) == 1
-    assert served.looks(lambda: served.service.diff(Request())) == 0
+    assert served.looks(lambda: served.service.plan(Request(session="another"))) == 0
     assert served.looks(lambda: served.service.plan(Request(target="codex"))) == 1
     served.service.close()
 
@@ -386,14 +386,19 @@ def test_everything_is_released_at_the_end(tmp_path: Path) -> None:
     assert _descriptors() == before
 
 
-def test_what_a_remote_says_is_asked_every_time(tmp_path: Path) -> None:
+def test_what_is_not_pinned_is_looked_for_every_time(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     _commit(lab, "upstream", "SKILL.md", "---\nname: far\ndescription: Far.\n---\n")
     upstream = tmp_path / "upstream"
     lab.module("skill", "far", "", source={"git": {"url": str(upstream), "ref": "main"}})
     served = Served(lab)
+    served.service.upkeep.update(Request())
+    (lab.repo / "agentpack.lock.json").unlink()
     before = [served.service.plan(Request()).data for _ in range(3)][-1]
     _commit(lab, "upstream", "SKILL.md", "---\nname: far\ndescription: Farther.\n---\n")
+    assert served.service.plan(Request()).data == before  # the network is not asked
+    lab.service().upkeep.update(Request())
+    (lab.repo / "agentpack.lock.json").unlink()
     assert served.service.plan(Request()).data != before
     served.service.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.ask import ask
@@ -11,9 +12,11 @@ from fleet_agentpack.console.command import Console, Line, declare, print_json
 from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.progress import progress
 from fleet_agentpack.console.table import Table
+from fleet_agentpack.deploy.actions import doctor_as_commands, status_as_commands
 from fleet_agentpack.deploy.commands import report
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
+from fleet_agentpack.kit.program import program
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
@@ -70,19 +73,22 @@ def _switch(text: str) -> dict[str, str]:
 
 _ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
     "init": {"--git": _switch("also make it a git repository")},
+    "plan": {"--check": _switch("exit with 1 if there is anything to change")},
     "status": {
+        "--check": _switch("exit with 1 if there is any drift"),
         "--only": {
             "action": "append",
             "default": [],
             "metavar": "KIND[,KIND]",
             "help": f"show only {', '.join(report.ONLY)}",
             "type": report.kinds,
-        }
+        },
     },
     "doctor": {"--fix": _switch("make git ignore the target manifests")},
     "deploy": {
         "--apply": _switch("write the files, after asking"),
-        "--adopt": _switch("also overwrite files that agentpack did not write"),
+        "--adopt": _switch("also overwrite files that agentpack did not write, or you edited"),
+        "--allow-mass-delete": _switch("also delete most files, or all of a target"),
     },
     "rollback": {"--to": {"required": True, "metavar": "ID", "help": "the snapshot to restore"}},
 }
@@ -100,13 +106,13 @@ _EXAMPLES = {
 }
 
 
-def _run(name: str, console: Console) -> None:
+def _run(name: str, console: Console) -> int | None:
     if console.arguments.dry_run and name in ("init", "lock", "fetch", "update"):
         refused = DeployError("E_INVALID_ARGUMENTS", f"{name} has no dry run; drop --dry-run")
         raise refused.during(name)
     if name in ("init", "lock", "fetch"):
         _require_yes(console, name)
-    _COMMANDS[name](console)
+    return _COMMANDS[name](console)
 
 
 def _service(console: Console) -> DeployService:
@@ -128,33 +134,40 @@ def _require_yes(console: Console, command: str) -> None:
 
 
 def _init(console: Console) -> None:
-    answer = _service(console).init(console.arguments.repo, with_git=console.arguments.git)
+    answer = _service(console).upkeep.init(console.arguments.repo, with_git=console.arguments.git)
     lines = (
         f"Initialized {answer.data.repo}",
-        "Next: fleet-agentpack plan shows what it would deploy.",
+        f"Next: {program()} plan shows what it would deploy.",
     )
     console.answer(answer, lines)
 
 
-def _plan(console: Console) -> None:
+def _plan(console: Console) -> int:
     answer = _service(console).plan(_request(console))
     console.answer(answer, report.plan_lines(console.paint, answer.data))
+    found = console.arguments.check and bool(answer.data.changes)
+    return int(found or report.is_partial(answer.data))
 
 
-def _diff(console: Console) -> None:
+def _diff(console: Console) -> int | None:
     service = _service(console)
     if console.as_json:
-        print_json(service.diff(_request(console)))
-        return
+        answer = service.diff(_request(console))
+        print_json(answer)
+        return int(report.is_partial(answer.data))
     found = service.differences(_request(console))
     console.warn(found.warnings)
     console.page(report.differences(console.paint, found, service.texts(found)))
+    return None
 
 
-def _status(console: Console) -> None:
+def _status(console: Console) -> int:
     only = tuple(dict.fromkeys(kind for kinds in console.arguments.only for kind in kinds))
     answer = _service(console).status(_request(console, only=only))
+    answer = replace(answer, data=status_as_commands(answer.data)) if console.as_json else answer
     console.answer(answer, report.status_lines(console.paint, answer.data))
+    found = console.arguments.check and bool(answer.data.drift)
+    return int(found or report.is_partial(answer.data))
 
 
 def _doctor(console: Console) -> None:
@@ -162,13 +175,15 @@ def _doctor(console: Console) -> None:
     if fix:
         _require_yes(console, "doctor --fix")
     answer = _service(console).doctor(_request(console), fix=fix)
+    answer = replace(answer, data=doctor_as_commands(answer.data)) if console.as_json else answer
     console.answer(answer, report.doctor_lines(console.paint, answer.data))
 
 
-def _deploy(console: Console) -> None:
+def _deploy(console: Console) -> int | None:
     given, service = console.arguments, _service(console)
     dry = not given.apply or given.dry_run
-    request = _request(console, adopt=given.adopt, dry_run=dry)
+    allowed = {"adopt": given.adopt, "allow_mass_delete": given.allow_mass_delete}
+    request = _request(console, dry_run=dry, **allowed)
 
     def lines(found: Plan) -> Iterator[Line]:
         return report.plan_with_differences(console.paint, found, service.texts(found))
@@ -177,7 +192,7 @@ def _deploy(console: Console) -> None:
         found = service.differences(request)
         console.warn(found.warnings)
         console.page(lines(found))
-        return
+        return None
     if console.as_json and not dry and not given.yes:
         service.plan(request, "deploy --apply")  # errors in the plan come first
         raise DeployError.confirm_required("deploy_apply")
@@ -193,6 +208,7 @@ def _deploy(console: Console) -> None:
 
         answer = service.deploy(request, told, None if console.as_json else approve)
     console.answer(answer, [] if dry else [report.outcome(answer.data)])
+    return int(report.is_partial(answer.data))
 
 
 def _rollback(console: Console) -> None:
@@ -226,30 +242,30 @@ def _snapshots(console: Console) -> None:
 
 def _lock(console: Console) -> None:
     with progress(lines=False) as told:
-        answer = _service(console).lock(_request(console), told)
+        answer = _service(console).upkeep.lock(_request(console), told)
     done = answer.data
     console.answer(answer, [f"Locked {done.modules} module(s) in {done.lockfile}"])
 
 
 def _fetch(console: Console) -> None:
     with progress(lines=False) as told:
-        answer = _service(console).fetch(_request(console), told)
+        answer = _service(console).upkeep.fetch(_request(console), told)
     done = answer.data
     console.answer(answer, [f"{done.git_modules_fetched} git module(s) in {done.store}"])
 
 
 def _update(console: Console) -> None:
-    given, service, request = console.arguments, _service(console), _request(console)
+    given, upkeep, request = console.arguments, _service(console).upkeep, _request(console)
     wanted = {"lock": given.lock, "fetch": given.fetch}
-    if any(service.update_steps(request, **wanted)):
+    if any(upkeep.update_steps(request, **wanted)):
         _require_yes(console, "update")
     with progress(lines=False) as told:
-        answer = service.update(request, told, **wanted)
+        answer = upkeep.update(request, told, **wanted)
     rows = [report.step_line(step) for step in answer.data.steps]
     console.answer(answer, rows or ["Nothing to do"])
 
 
-_COMMANDS: dict[str, Callable[[Console], None]] = {
+_COMMANDS: dict[str, Callable[[Console], int | None]] = {
     "init": _init,
     "plan": _plan,
     "diff": _diff,

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 ONLY: tuple[results.DriftKind, ...] = get_args(results.DriftKind)
 _COLOURS = {"create": "green", "update": "yellow", "delete": "red"}
+_CAUSES: dict[results.Cause, str] = {
+    "pack_moved": "the pack moved",
+    "edited": "you edited it",
+    "both": "the pack moved, and you edited it",
+}
 _DRIFT_COLOURS = {"missing": "red", "modified": "yellow", "extra": "cyan"}
 
 
@@ -30,6 +35,11 @@ def kinds(text: str) -> list[str]:
     return found
 
 
+def is_partial(data: results.PlanData | results.StatusData) -> bool:
+    """Whether a target had to be left out."""
+    return not isinstance(data.target_errors, Unknown)
+
+
 def _summary(summary: results.ChangeCounts) -> str:
     return f"Plan: +{summary.create} ~{summary.update} -{summary.delete}"
 
@@ -39,8 +49,13 @@ def plan_lines(paint: Paint, data: results.PlanData) -> Iterator[Line]:
     yield paint(_summary(data.summary), "bold")
     for row in data.changes:
         op = paint(f"{row.op.capitalize():<6}", _COLOURS[row.op])
-        note = "  (not managed: needs --adopt)" if row.update_kind == "adopt_update" else ""
-        yield op, f"{row.target:<11} {row.path}{note}"
+        yield op, f"{row.target:<11} {row.path}{_note(row)}"
+
+
+def _note(row: results.ChangeRow) -> str:
+    if row.adopts is True:
+        return "  (not managed: needs --adopt)"
+    return "  (edited by hand: needs --adopt)" if row.edited_by_hand is True else ""
 
 
 def plan_with_differences(
@@ -87,7 +102,8 @@ def status_lines(paint: Paint, data: results.StatusData) -> Iterator[Line]:
         for row in data.drift:
             if (row.target, row.root) == (group.target, group.root):
                 kind = paint(f"  {row.kind:<8}", _DRIFT_COLOURS[row.kind])
-                yield kind, os.path.relpath(row.path, row.root)
+                cause = "" if isinstance(row.cause, Unknown) else f"  ({_CAUSES[row.cause]})"
+                yield kind, os.path.relpath(row.path, row.root) + cause
     yield from _next_actions(data.next_actions)
 
 

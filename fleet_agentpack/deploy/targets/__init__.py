@@ -15,6 +15,11 @@ def _codex_home(config: TargetConfig, home: Home) -> str:
     return home.expand(given or home.environ.get("CODEX_HOME", "").strip() or "~/.codex")
 
 
+def _claude_home(_config: TargetConfig, home: Home) -> str:
+    """`CLAUDE_CONFIG_DIR` names it, as for Claude Code itself, else it is `~/.claude`."""
+    return home.expand(home.environ.get("CLAUDE_CONFIG_DIR", "").strip() or "~/.claude")
+
+
 _agents = contents.combined("AGENTS.md")
 _copilot = contents.combined("copilot-instructions.md")
 _copies = contents.single_files()
@@ -39,10 +44,11 @@ ALL = (
         "claude_code",
         (
             Area("write_repo_commands", "project", ".claude/commands", "command", _copies),
-            Area("write_user_commands", "user", ".claude/commands", "command", _copies),
+            Area("write_user_commands", "user", "commands", "command", _copies),
             Area("write_repo_skills", "project", ".claude/skills", "skill", _skills, default=False),
-            Area("write_user_skills", "user", ".claude/skills", "skill", _skills, default=False),
+            Area("write_user_skills", "user", "skills", "skill", _skills, default=False),
         ),
+        user_dir=_claude_home,
     ),
     Target(
         "cursor", (Area("write_rules", "project", ".cursor/rules", "instructions", contents.rules),)
@@ -58,4 +64,5 @@ ALL = (
 )
 BY_NAME = {target.name: target for target in ALL}
 NAMES = tuple(BY_NAME)
+OPTIONS = {target.name: tuple(target.default_options) for target in ALL}
 PROJECT_ONLY = tuple(target.name for target in ALL if target.project_only)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import get_args
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.manifest import Module
-from fleet_agentpack.deploy.model import Blob, Output, Root, module_fs_key, safe_name
+from fleet_agentpack.deploy.model import Blob, Layer, Output, Root, module_fs_key, safe_name
 from fleet_agentpack.deploy.targets.target import Chosen, Contents, Made
 from fleet_agentpack.deploy.validate import only_file
 
 SEPARATOR = "\n\n---\n\n"
 END_MARKER = "<!-- /agentpack -->"
+LAYERS: tuple[Layer, ...] = get_args(Layer)
 
 
 def combined(name: str) -> Contents:
@@ -51,12 +53,13 @@ def rules(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
     """Each instructions module as a rule file that always applies."""
     for module, tree in chosen:
         text = tree["AGENTS.md"]
-        key = ("rule", module.id, text.sha256)
+        key = ("rule", module.id, text.sha256, text.layer)
         if key not in made:
             title = json.dumps(f"agentpack: {module.id}", ensure_ascii=False)
             header = f"---\ndescription: {title}\nglobs: []\nalwaysApply: true\n---\n\n"
             data = header.encode() + text.read()
-            made[key] = Blob.of(data if data.endswith(b"\n") else data + b"\n")
+            whole = data if data.endswith(b"\n") else data + b"\n"
+            made[key] = Blob.of(whole, layer=text.layer)
         name = f"{module_fs_key(module.id)}.mdc"
         yield Output(root, root.path(name), made[key], (module.id,))
 
@@ -64,10 +67,12 @@ def rules(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
 def _joined(chosen: Chosen, made: Made) -> Blob:
     if len(chosen) == 1:
         return _plain(chosen[0][1]["AGENTS.md"])
-    key = ("joined", *((module.id, tree["AGENTS.md"].sha256) for module, tree in chosen))
+    texts = [(module, tree["AGENTS.md"]) for module, tree in chosen]
+    key = ("joined", *((module.id, text.sha256, text.layer) for module, text in texts))
     if key not in made:
-        sections = [_section(module, tree["AGENTS.md"]) for module, tree in chosen]
-        made[key] = Blob.of(SEPARATOR.join(sections).encode())
+        sections = [_section(module, text) for module, text in texts]
+        highest = max((text.layer for _, text in texts), key=LAYERS.index)
+        made[key] = Blob.of(SEPARATOR.join(sections).encode(), layer=highest)
     return made[key]
 
 

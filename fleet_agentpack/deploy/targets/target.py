@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from fleet_agentpack.deploy.home import Home, Project
-from fleet_agentpack.deploy.manifest import Module, TargetConfig
+from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.manifest import Module, Scope, TargetConfig
 from fleet_agentpack.deploy.model import Blob, Output, Root
+from fleet_agentpack.deploy.project import Project
 from fleet_agentpack.deploy.trees import Tree
 
 Chosen = list[tuple[Module, Tree]]
@@ -23,7 +24,7 @@ class Area:
     """A directory of a target, the modules that go into it, and the option that switches it."""
 
     option: str
-    scope: Literal["user", "project"]
+    scope: Scope
     dir: str  # below the user's or the project's directory
     takes: str  # the module type
     contents: Contents
@@ -55,14 +56,23 @@ class Target:
         """Every option with its default, which `init` writes out."""
         return {**self.options, **{area.option: area.default for area in self.areas}}
 
+    def switched_on(self, config: TargetConfig) -> list[Area]:
+        """The areas that the configuration selects."""
+        return [
+            area
+            for area in self.areas
+            if config.scope in (area.scope, "both") and _is_on(area, config.options)
+        ]
+
     def roots(
-        self, config: TargetConfig, home: Home, project: Project
+        self, config: TargetConfig, home: Home, project: Project | None
     ) -> Iterator[tuple[Root, Area]]:
-        """The areas that the configuration selects, and where they are."""
-        tops = {"user": self.user_dir(config, home), "project": project.root}
-        for area in self.areas:
-            if config.scope in (area.scope, "both") and _is_on(area, config.options):
-                directory = f"{tops[area.scope].rstrip('/')}/{area.dir}".rstrip("/") or "/"
+        """The selected areas and where they are; without a project, only the user's."""
+        tops = {"user": self.user_dir(config, home), "project": project.root if project else None}
+        for area in self.switched_on(config):
+            top = tops[area.scope]
+            if top is not None:
+                directory = f"{top.rstrip('/')}/{area.dir}".rstrip("/") or "/"
                 yield Root(self.name, directory, area.scan), area
 
 

@@ -1,0 +1,79 @@
+"""The upkeep of a config repo: start one, pin its modules, fetch what is pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from fleet_agentpack.deploy import manifest_file, results
+from fleet_agentpack.deploy.errors import DeployError, naming
+from fleet_agentpack.deploy.home import Home
+from fleet_agentpack.deploy.manifest import Manifest
+from fleet_agentpack.deploy.pinning import Pinning
+from fleet_agentpack.deploy.repo_cache import RepoCache
+from fleet_agentpack.deploy.request import Request
+from fleet_agentpack.deploy.results import Envelope
+from fleet_agentpack.deploy.starter import make_starter
+from fleet_agentpack.deploy.targets import OPTIONS, PROJECT_ONLY
+from fleet_agentpack.deploy.transaction import Report, silent
+
+Wish = bool | None  # None: as it fits
+
+
+class Upkeep:
+    """What changes a config repo and the store of checkouts, and no deployed file."""
+
+    def __init__(
+        self, home: Home, cache: Callable[[Request], AbstractContextManager[RepoCache]]
+    ) -> None:
+        self._home = home
+        self._cache = cache
+
+    def init(self, repo: str | None, *, with_git: bool = False) -> Envelope[results.Initialized]:
+        """Write a starter repo."""
+        with naming("init"):
+            made = make_starter(self._home, self._home.repo(repo), with_git=with_git)
+            return Envelope.of("init", made)
+
+    def lock(self, request: Request, report: Report = silent) -> Envelope[results.Locked]:
+        """Pin every module."""
+        with naming("lock"), self._cache(request) as cache:
+            pinning = self._pinning(request, cache, report)
+            return Envelope.of("lock", pinning.lock(self._manifest(request)))
+
+    def fetch(self, request: Request, report: Report = silent) -> Envelope[results.Fetched]:
+        """Bring every pinned commit here."""
+        with naming("fetch"), self._cache(request) as cache:
+            return Envelope.of("fetch", self._pinning(request, cache, report).fetch())
+
+    def update(
+        self, request: Request, report: Report = silent, *, lock: Wish = None, fetch: Wish = None
+    ) -> Envelope[results.Updated]:
+        """Pin what is not pinned yet (all anew when asked), then fetch (unless asked not to)."""
+        with naming("update"), self._cache(request) as cache:
+            wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
+            pinning, found = self._pinning(request, cache, report), self._manifest(request)
+            done = pinning.update(found, lock=wants_lock, fetch=wants_fetch, keep=not lock)
+            return Envelope.of("update", done)
+
+    def update_steps(
+        self, request: Request, *, lock: bool | None, fetch: bool | None
+    ) -> tuple[bool, bool]:
+        """Whether an update would lock, and whether it would fetch."""
+        with naming("update"), self._cache(request) as cache:
+            pinning, wants_fetch = self._pinning(request, cache), fetch is not False
+            if lock is False and wants_fetch and not pinning.path.exists():
+                raise DeployError.because(
+                    "lockfile_missing",
+                    f"lockfile missing: {pinning.path}; run `fleet-agentpack lock`, or drop"
+                    " --no-lock",
+                    next_actions=("run_lock", "retry_command"),
+                )
+            wants_lock = pinning.is_due(lambda: self._manifest(request)) if lock is None else lock
+            return wants_lock, wants_fetch
+
+    def _pinning(self, request: Request, cache: RepoCache, report: Report = silent) -> Pinning:
+        return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes, report)
+
+    def _manifest(self, request: Request) -> Manifest:
+        return manifest_file.load(self._home.repo(request.repo), OPTIONS, PROJECT_ONLY)
