@@ -27,7 +27,7 @@ def forge() -> None:
 
 def _run(prog: str, domain: str = "") -> int:
     """Begin at once where that is possible, with the command line imported only when needed."""
-    _end_quietly_when_interrupted()
+    _end_quietly_when_interrupted(prog)
     from fleet_agentpack.wire.quick_start import quick_start
 
     argv = sys.argv[1:]
@@ -36,7 +36,7 @@ def _run(prog: str, domain: str = "") -> int:
     if start is not None:
         from fleet_agentpack.wire.recorded import RecordedListing
 
-        listing = RecordedListing.read(start.selection, start.project)
+        listing = RecordedListing.read(start.selection, start.project.sentence)
     if start is None or listing is None:
         from fleet_agentpack import cli
 
@@ -45,7 +45,7 @@ def _run(prog: str, domain: str = "") -> int:
     from fleet_agentpack.wire.front import serve_known
 
     wire = ClaimedStdio.claim()
-    left = serve_known(wire, listing, start.home, start.cache)
+    left = serve_known(wire, listing, start.home, start.cache, start.project.path)
     if left is None:
         return 0
     gc.disable()  # until the server is built, see `cli`
@@ -54,13 +54,19 @@ def _run(prog: str, domain: str = "") -> int:
     return cli.take_over(prog, argv, domain, wire, left)
 
 
-def _end_quietly_when_interrupted() -> None:
+def _end_quietly_when_interrupted(prog: str) -> None:
     """Until the work begins, Ctrl-C just ends the process.
 
     An exception would not do: raised in the middle of an import, it may be printed and swallowed.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+        signal.signal(signal.SIGINT, lambda *_: _end(prog))
+
+
+def _end(prog: str) -> None:
+    if os.isatty(2):  # a person pressed the keys; a client that ends its server needs no word
+        os.write(2, f"{prog}: interrupted\n".encode())
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
-import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from fleet_agentpack import domains
+from fleet_agentpack.commands import COMMANDS, PROG, completion_of, parser_of
+from fleet_agentpack.console.parser import Parser, did_you_mean, near_misses
 from fleet_agentpack.kit.errors import AppError
-from fleet_agentpack.kit.options import ASK, VARIABLES
+from fleet_agentpack.kit.options import ASK, VARIABLES, add_choice
 from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.project import why_no_project
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import (
     HttpSettings,
@@ -29,7 +32,6 @@ from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover
 from fleet_agentpack.wire.quick_start import LOG_LEVELS, can_have_front
 from fleet_agentpack.wire.selection import selection_of
 
-PROG = "fleet-agentpack"
 LAST_PORT = 65535
 MISTAKEN, FAILED, INTERRUPTED, UNREAD = 2, 1, 130, 141
 
@@ -37,42 +39,24 @@ MISTAKEN, FAILED, INTERRUPTED, UNREAD = 2, 1, 130, 141
 DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
+EXAMPLES = ("demo", "connect claude", "--only fleet --read-only")
 HTTP_ONLY = ("host", "port", "token_file", "allowed_host", "install_scope")  # need --http
-
-# Command → the room whose `commands` declare it, and one line of help.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("demo", "see all of it work in a scratch home"),
-    "tools": ("wire", "list every tool: domain, reads or writes, purpose"),
-    "connect": ("connect", "tell an MCP client about this server, and check that it starts"),
-    "init": ("deploy", "start a config repo with an example pack"),
-    "plan": ("deploy", "show what a deploy would change"),
-    "diff": ("deploy", "show the changes as a diff"),
-    "deploy": ("deploy", "write the pack to the tools (--apply)"),
-    "status": ("deploy", "find drift in what was deployed"),
-    "rollback": ("deploy", "go back to a snapshot (--to ID)"),
-    "snapshots": ("deploy", "list the snapshots"),
-    "doctor": ("doctor", "check roots and configuration; --all looks at every domain"),
-    "lock": ("deploy", "pin git modules in the lockfile"),
-    "fetch": ("deploy", "fetch locked git modules"),
-    "update": ("deploy", "lock and fetch"),
-    "fleet": ("fleet", "run coding agents: list, create, start, stop …"),
-    "tool": ("enact", "find, install and run tools from a registry"),
-    "mcp": ("enact", "choose which installed tools MCP clients see"),
-    "forge": ("forge", "query and edit agents, tools, plugins"),
-    "climpt": ("climpt", "find and render prompt commands"),
-}
 
 
 def run(argv: Sequence[str]) -> int:
     """`fleet-agentpack`: serve, or run one of the commands; returns the exit status."""
-    parser = _main_parser()
+    parser = main_parser()
     options = parser.parse_args(argv)
     if options.command is None:
         if early := _given_before_the_command(options):
-            parser.error(f"{early[0]} needs a command; {PROG} --help lists them")
+            parser.error(f"{early[0]} needs a command")
         return _guarded(PROG, lambda: serve(options))
     if options.command not in COMMANDS:
-        parser.error(f"unknown command {options.command!r}; {PROG} --help lists them")
+        near = near_misses(options.command, list(COMMANDS))
+        hint = did_you_mean(near) if near else ""
+        parser.error(f"unknown command {options.command!r}{hint}")
+    if options.command == "help":
+        return run([*options.arguments, "--help"])
     return _run_command(options, parser)
 
 
@@ -140,7 +124,8 @@ def _answer_known(settings: Settings, wire: ClaimedStdio) -> Handover | None:
     listing = RecordedListing.read(selection_of(settings), settings.place.sentence)
     if listing is None or not can_have_front(settings.environ) or "enact" in settings.config:
         return Handover()
-    return serve_known(wire, listing, str(settings.home), str(settings.directories.cache))
+    home, cache = str(settings.home), str(settings.directories.cache)
+    return serve_known(wire, listing, home, cache, settings.place.path)
 
 
 def _serve_wire(settings: Settings, wire: ClaimedStdio, left: Handover) -> int:
@@ -157,12 +142,13 @@ def _serve_http(settings: Settings, log_level: str) -> int:
     with _uncollected():
         import asyncio
 
-        from fleet_agentpack.wire.http import serve_http
+        from fleet_agentpack.wire.http import listen, serve_http
         from fleet_agentpack.wire.server import build_server
 
         mcp = build_server(settings)
+        sockets = listen(settings.http)
     _let_work_be_interrupted()
-    asyncio.run(serve_http(mcp, settings.http, log_level))
+    asyncio.run(serve_http(mcp, settings.http, log_level, sockets))
     return 0
 
 
@@ -176,15 +162,15 @@ def _uncollected() -> Iterator[None]:
     gc.freeze()
 
 
-def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    room, help_line = COMMANDS[options.command]
+def _run_command(options: argparse.Namespace, parser: Parser) -> int:
+    room, _ = COMMANDS[options.command]
     early = _given_before_the_command(options)
     if early and room not in ("deploy", "doctor"):
         parser.error(f"{early[0]} goes after {options.command}")
-    module = importlib.import_module(f"fleet_agentpack.{room}.commands")
-    below = argparse.ArgumentParser(prog=f"{PROG} {options.command}", description=help_line)
-    module.add(below, options.command)
+    below = parser_of(options.command)
     arguments = below.parse_args([*early, *options.arguments])
+    if options.command == "completion":
+        return _guarded(below.prog, lambda: _complete(arguments.shell, parser))
     as_json = getattr(arguments, "json", False)
     lenient = getattr(arguments, "lenient", False)
     _let_work_be_interrupted()
@@ -193,6 +179,12 @@ def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -
         lambda: int(arguments.handler(arguments, _settings(options, lenient=lenient))),
         as_json=as_json,
     )
+
+
+def _complete(shell: str, parser: Parser) -> int:
+    sys.stdout.write(completion_of(shell, parser))
+    sys.stdout.flush()
+    return 0
 
 
 def _given_before_the_command(options: argparse.Namespace) -> list[str]:
@@ -218,6 +210,8 @@ def _guarded(prog: str, action: Callable[[], int], *, as_json: bool = False) -> 
         print_error(prog, error, as_json=as_json)
         return FAILED
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end is near, and has to be clean
+        sys.stderr.write(f"{prog}: interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -250,8 +244,16 @@ def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSetti
         token=_token(options.token_file or configured.token_file, settings),
         allowed_hosts=(*configured.allowed_hosts, *(options.allowed_host or ())),
         install_scope=options.install_scope or HttpSettings.install_scope,
-        projects=tuple(expand_home(each, settings.home) for each in configured.projects),
+        projects=tuple(_allowed_project(each, settings) for each in configured.projects),
     )
+
+
+def _allowed_project(listed: str, settings: Settings) -> Path:
+    path = expand_home(listed, settings.home)
+    why = why_no_project(str(path), str(settings.home)) if path.is_absolute() else "is not absolute"
+    if why:
+        raise SettingsError(f"{settings.config_path}: [http] projects: {listed!r} {why}")
+    return path
 
 
 def _token(given: str | None, settings: Settings) -> Secret | None:
@@ -261,12 +263,14 @@ def _token(given: str | None, settings: Settings) -> Secret | None:
     return Secret(token) if token else None
 
 
-def _main_parser() -> argparse.ArgumentParser:
+def main_parser() -> Parser:
     """The server's options, and a command with its own arguments."""
     parser = _server_parser(PROG)
     width = max(map(len, COMMANDS))
     listing = "\n".join(f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items())
-    parser.epilog = f"commands (see {PROG} COMMAND --help):\n{listing}"
+    parser.usage = f"{PROG} [OPTIONS]\n       {PROG} COMMAND [ARGUMENTS]"
+    examples = "".join(f"\n  {PROG} {words}".rstrip() for words in EXAMPLES)
+    parser.epilog = f"commands (see {PROG} help COMMAND):\n{listing}\n\nexamples:{examples}"
     for flag in DEPLOY_VALUES:
         parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
     for flag in DEPLOY_SWITCHES:
@@ -277,30 +281,14 @@ def _main_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _server_parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _server_parser(prog: str) -> Parser:
+    parser = Parser(
         prog=prog,
         description="Serve MCP on standard input and output; this is what an MCP client starts.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{prog} {__version__}")
-    parser.add_argument(
-        "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
-    )
-    parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
-    parser.add_argument("--tools", metavar="NAME[,NAME]", default="", help="serve only these tools")
-    parser.add_argument(
-        "--without", metavar="NAME[,NAME]", default="", help="leave these tools out"
-    )
-    parser.add_argument(
-        "--no-extras",
-        action="store_const",
-        const="1",
-        default="",
-        help="leave out the tools beyond the contracts",
-    )
-    parser.add_argument("--prefix", default="", help="put PREFIX_ before every tool's name")
+    add_choice(parser)
     parser.add_argument(
         "--project", metavar="DIR", default="", help="the project (the working directory)"
     )

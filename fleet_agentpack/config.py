@@ -76,7 +76,7 @@ class FleetTable:
 
     engine: Text | None = None
     program: Text | None = None
-    create_timeout_s: Seconds = 600.0
+    create_timeout_s: Seconds = 240.0  # some clients end every call at 300
     coder: CoderTable = field(default_factory=CoderTable)
     projects: Mapping[str, ProjectTable] = field(default_factory=dict)
     roles: Mapping[str, RoleTable] = field(default_factory=dict)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fleet_agentpack.wire.server import build_server
 
 __all__ = ["build_server"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """`mcp`, the server for this environment, made when somebody asks for it."""
     if name == "mcp":
         return build_server()

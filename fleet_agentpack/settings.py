@@ -15,12 +15,12 @@ import platformdirs
 from fleet_agentpack.kit.options import (
     ASK,
     LONGEST_PREFIX,
-    VARIABLES,
     is_on,
     split_names,
     tool_prefix,
+    variables_named,
 )
-from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.paths import PathArguments, expand_home
 from fleet_agentpack.kit.project import FoundProject, find_project
 from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.secret import Secret
@@ -70,7 +70,7 @@ class Settings:
     """Everything that comes from outside: environment, configuration file, directories."""
 
     environ: Mapping[str, str]
-    cwd: Path  # what a path on the command line is relative to
+    cwd: Path
     home: Path
     directories: Directories
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -83,6 +83,7 @@ class Settings:
     without: tuple[str, ...] = ()
     prefix: str = ""  # goes before every tool's name as it is
     extras: bool = True
+    serving: bool = False  # not on the command line, where paths start at the working directory
     ask: Ask = "never"
     result_bytes: int = RESULT_BYTES
     http: HttpSettings = field(default_factory=HttpSettings)
@@ -113,7 +114,7 @@ class Settings:
                 raise
             config, problems = {}, [str(error)]
         problems += [f"{path}: unknown setting {key}" for key in _unknown_keys(config)]
-        given = _Given(variables, options or {})
+        given = {**variables_named(variables), **(options or {})}
         found = find_project(given["project"], str(home), str(cwd or ""))
         settings = cls(
             environ=variables,
@@ -124,17 +125,29 @@ class Settings:
             config_path=path,
             project=Path(found.path) if found.path else None,
             no_project=found.reason,
-            only=split_names(given["only"]),
-            tools=split_names(given["tools"]),
-            without=split_names(given["without"]),
-            prefix=_prefix(given["prefix"]),
-            extras=_has_extras(given["no_extras"]),
             warnings=tuple(problems),
         )
-        return settings._bounded(given["ask"], lenient=lenient)
+        return settings.choosing(given)._bounded(given["ask"], lenient=lenient)
+
+    def choosing(self, options: Mapping[str, str]) -> Settings:
+        """These settings with the options that choose what is served, as far as they are given.
+
+        Raises `SettingsError` for a prefix that cannot be one.
+        """
+        extras = _has_extras(options["no_extras"]) if options.get("no_extras") else self.extras
+        return replace(
+            self,
+            only=split_names(options.get("only", "")) or self.only,
+            tools=split_names(options.get("tools", "")) or self.tools,
+            without=split_names(options.get("without", "")) or self.without,
+            prefix=_prefix(options.get("prefix", "")) or self.prefix,
+            extras=extras,
+        )
 
     def _bounded(self, ask: str, *, lenient: bool) -> Settings:
         """These settings with what `[approval]` and `[limits]` say."""
+        if not self.config and not ask:
+            return self  # the defaults, without an import of the tables' shapes
         from fleet_agentpack.config import ApprovalTable, LimitsTable
 
         try:
@@ -146,37 +159,55 @@ class Settings:
             return replace(self, warnings=(*self.warnings, str(error)))
         return replace(self, ask=asked, result_bytes=limits.result_bytes)
 
+    def served(self, project: Path | None = None) -> Settings:
+        """The settings of a server, and of another project than its own, if one is given."""
+        served = replace(self, serving=True)
+        return replace(served, project=project, no_project="") if project else served
+
+    @property
+    def paths(self) -> PathArguments:
+        """What paths mean that a caller gives."""
+        base = self.project if self.serving else self.cwd
+        return PathArguments(base, self.home, self.environ, self.place.advice)
+
     @property
     def place(self) -> FoundProject:
         """The project, or why there is none."""
         return FoundProject(str(self.project or ""), self.no_project)
 
-    def table(self, *names: str) -> Mapping[str, object]:
-        """A table of the configuration file, empty when it is not there.
+    def value(self, *names: str) -> object:
+        """What the configuration file has at a place, None for nothing.
 
-        Raises `SettingsError` when something else stands in its place.
+        Raises `SettingsError` when there is something else than a table on the way.
         """
-        found: Any = self.config
-        for name in names:
-            found = found.get(name, {})
+        found: object = self.config
+        for at, name in enumerate(names):
             if not isinstance(found, Mapping):
-                raise SettingsError(f"{self.config_path}: [{'.'.join(names)}] must be a table")
-        return dict(found)
+                raise self._no_table(*names[:at])
+            found = found.get(name)
+            if found is None:
+                return None
+        return found
 
     def read_table(self, shape: type[T], *names: str) -> T:
         """A table of the configuration file in its shape, with defaults for what is not there.
 
         Raises `SettingsError` that names every key with a value of the wrong kind.
         """
-        found = self.table(*names)
-        if not found:
+        found = self.value(*names)
+        if found is None:
             return shape()
+        if not isinstance(found, Mapping):
+            raise self._no_table(*names)
         from fleet_agentpack.kit.shapes import ShapeError, convert
 
         try:
             return convert(shape, found, names)
         except ShapeError as error:
             raise SettingsError(f"{self.config_path}: {error}") from error
+
+    def _no_table(self, *names: str) -> SettingsError:
+        return SettingsError(f"{self.config_path}: [{'.'.join(names)}] must be a table")
 
 
 def check_exposure(http: HttpSettings) -> None:
@@ -205,17 +236,6 @@ def read_token_file(path: Path) -> Secret:
     if not token:
         raise SettingsError(f"the token file {path} is empty")
     return Secret(token)
-
-
-class _Given(dict[str, str]):
-    """What was given on the command line, else in the environment."""
-
-    def __init__(self, environ: Mapping[str, str], options: Mapping[str, str]) -> None:
-        super().__init__(options)
-        self._environ = environ
-
-    def __missing__(self, name: str) -> str:
-        return self._environ.get(VARIABLES[name], "")
 
 
 def _prefix(text: str) -> str:

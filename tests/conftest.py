@@ -33,6 +33,7 @@ def enter_empty_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     work = home / "work"
     work.mkdir(parents=True)
     for name, value in {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "HOME": home,
         "XDG_CONFIG_HOME": home / ".config",
         "XDG_DATA_HOME": home / ".local/share",

@@ -13,8 +13,9 @@ API_KEY = "sk-test-none-0123456789abcdef"
 
 
 class ScriptedModel(ThreadingHTTPServer):
-    """Speaks as much of the Messages API as Claude Code needs; `results` is what the tool said,
-    `called` whether it was there to be called, `asked` how often the person said something.
+    """Speaks as much of the Messages API as Claude Code needs, and of the Responses API as Codex
+    does; `results` is what the tool said, `called` whether it was there to be called, `asked` how
+    often the person said something.
     """
 
     daemon_threads = True
@@ -52,6 +53,26 @@ class ScriptedModel(ThreadingHTTPServer):
         self.called = True
         return {"type": "tool_use", "id": "toolu_1", "name": self.tool, "input": self.arguments}
 
+    def next_item(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The same for Codex, which has the tools of a server below its name."""
+        rows = request.get("input", [])
+        results = [row for row in rows if row.get("type") == "function_call_output"]
+        self.results += results
+        namespace, _, tool = self.tool.rpartition("__")
+        offered = {row.get("name") for row in request.get("tools") or []}
+        if results or namespace not in offered:
+            said = [{"type": "output_text", "text": "All is done."}]
+            return {"type": "message", "id": "m1", "role": "assistant", "content": said}
+        self.called = True
+        return {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "call_1",
+            "namespace": namespace,
+            "name": tool,
+            "arguments": json.dumps(self.arguments),
+        }
+
 
 @contextmanager
 def scripted_model(tool: str, arguments: dict[str, Any]) -> Iterator[ScriptedModel]:
@@ -85,16 +106,29 @@ class _Handler(BaseHTTPRequestHandler):
         if "count_tokens" in self.path:
             self._send(b'{"input_tokens": 1}')
             return
+        if "/responses" in self.path:
+            self._stream_item(self.server.next_item(request))
+            return
         block = self.server.next_block(request)
         message = _message(request.get("model", "scripted"))
         if not request.get("stream"):
             self._send(json.dumps({**message, "content": [block], **_ending(block)}).encode())
             return
-        events = "".join(
-            f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
-            for event in _stream(message, block)
+        self._stream(_stream(message, block))
+
+    def _stream_item(self, item: dict[str, Any]) -> None:
+        usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+        self._stream(
+            [
+                {"type": "response.created", "response": {"id": "resp_1"}},
+                {"type": "response.output_item.done", "output_index": 0, "item": item},
+                {"type": "response.completed", "response": {"id": "resp_1", "usage": usage}},
+            ]
         )
-        self._send(events.encode(), "text/event-stream")
+
+    def _stream(self, events: list[dict[str, Any]]) -> None:
+        text = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events)
+        self._send(text.encode(), "text/event-stream")
 
     def _send(self, data: bytes, kind: str = "application/json") -> None:
         self.send_response(200)

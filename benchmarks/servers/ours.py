@@ -42,9 +42,10 @@ def main() -> int:
         return run_stdio(mcp, wire)
     import asyncio
 
-    from fleet_agentpack.wire.http import serve_http
+    from fleet_agentpack.wire.http import listen, serve_http
 
-    asyncio.run(serve_http(mcp, HttpSettings(port=port), "warning"))
+    http = HttpSettings(port=port)
+    asyncio.run(serve_http(mcp, http, "warning", listen(http)))
     return 0
 
 

@@ -51,6 +51,14 @@ class CommandIndex:
         variants = self._variants.get((c1, c2, c3))
         return merged(variants) if variants else None
 
+    def named(self, c1: str | None, c2: str | None) -> list[Command]:
+        """The commands of a domain and an action, each once; all of them for None."""
+        return [
+            command
+            for command in self._first
+            if c1 in (None, command.c1) and c2 in (None, command.c2)
+        ]
+
     def similar(self, c1: str, c2: str, c3: str) -> list[str]:
         """Names of commands that the caller may have meant."""
         return [match.name for match in self.search(f"{c1} {c2} {c3}")]

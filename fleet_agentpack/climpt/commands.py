@@ -11,39 +11,45 @@ from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.climpt.results import Added, Checked, Description, Found, Initialised, Prompt
 from fleet_agentpack.climpt.service import files_of, open_climpt
 from fleet_agentpack.console.command import Commands, Console, Line
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint, Verbatim
 from fleet_agentpack.kit.errors import Problem
+from fleet_agentpack.kit.program import program
 from fleet_agentpack.kit.results import UNKNOWN
 
+EXAMPLE = "git group-commit unstaged-changes"
 TAKEN = ("file", "stdin", "destination")
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
+def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the subcommands of `climpt`."""
     commands = Commands(parser)
-    commands.add("init", "put the example commands into this project", run_init)
+    commands.add("init", "put the example commands into this project", run_init, "")
 
-    check = commands.add("check", "compare the prompts with the registry", run_check)
+    check = commands.add("check", "compare the prompts with the registry", run_check, "--write")
     check.add_argument(
         "--write", action="store_true", help="bring the registry and the patterns up to date"
     )
     _add_agent(check)
 
-    new = commands.add("add", "add a command with a prompt to fill in", run_add)
+    line = "add a command with a prompt to fill in"
+    new = commands.add("add", line, run_add, "git tag-release latest --title 'Tag a release'")
     _add_names(new)
     new.add_argument("--title", help="a short title (the names, unless given)")
     new.add_argument("--description", help="what it is for; search looks at it")
     new.add_argument("--takes", action="append", default=[], choices=TAKEN, help="an input it has")
     new.add_argument("--uv", metavar="NAME=PURPOSE", action="append", default=[])
 
-    search = commands.add("search", "find the commands that fit a task", run_search)
+    words = "group changes and commit"
+    search = commands.add("search", "find the commands that fit a task", run_search, words)
     search.add_argument("query", nargs="+", help="the task in plain words")
     _add_agent(search)
 
-    _add_names(commands.add("describe", "show a command's usage and options", run_describe))
+    line = "show a command's usage and options"
+    _add_names(commands.add("describe", line, run_describe, EXAMPLE))
 
-    execute = commands.add("execute", "print a command's prompt", run_execute)
+    execute = commands.add("execute", "print a command's prompt", run_execute, EXAMPLE)
     _add_names(execute)
     execute.add_argument("-e", "--edition", help="which kind of prompt (f_<edition>.md)")
     execute.add_argument("-a", "--adaptation", help="which variant of it")
@@ -57,7 +63,11 @@ def run_init(console: Console) -> None:
     """Copy the example tree."""
     from fleet_agentpack.climpt.scaffold import init
 
-    done = init(console.settings.cwd)
+    project = console.settings.project
+    if project is None:
+        advice = console.settings.place.advice
+        raise ClimptError("Cannot initialise", details=advice)
+    done = init(project)
     console.answer(done, _show_files(done, console.paint))
 
 
@@ -155,7 +165,7 @@ def _show_files(done: Initialised, paint: Paint) -> Iterator[Line]:
         yield paint("wrote", "green"), name
     for name in done.kept:
         yield paint("kept ", "dim"), name
-    yield 'Next: fleet-agentpack climpt search "group changes and commit"'
+    yield f'Next: {program()} climpt search "group changes and commit"'
 
 
 def _show_findings(done: Checked, paint: Paint) -> Iterator[Line]:
@@ -167,7 +177,7 @@ def _show_findings(done: Checked, paint: Paint) -> Iterator[Line]:
     else:
         yield f"{done.commandCount} commands; their prompts, the registry and the patterns agree."
     if any(each.fixable for each in done.findings):
-        yield "Next: fleet-agentpack climpt check --write"
+        yield f"Next: {program()} climpt check --write"
 
 
 def _show_addition(done: Added, paint: Paint) -> Iterator[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import is_inside
+from fleet_agentpack.kit.project import up_to_repository
 
 FOLDER = ".agent"
 CONFIG_FOLDER = f"{FOLDER}/climpt/config"
@@ -47,11 +48,12 @@ class FoundFile:
 
 
 class ProjectFiles:
-    """The two roots that climpt looks below."""
+    """The two roots that climpt looks below; without a project, the home alone."""
 
-    def __init__(self, cwd: Path, home: Path) -> None:
-        self._cwd = cwd
+    def __init__(self, project: Path | None, home: Path, no_project: str = "") -> None:
+        self._cwd = project or home
         self._home = home
+        self._no_project = no_project  # why there is none and what to do, as a sentence
 
     def roots(self) -> list[Path]:
         """The project first, then the home."""
@@ -62,7 +64,8 @@ class ProjectFiles:
         path = self._registered().get(agent) or f"{FOLDER}/{agent}/registry.json"
         found = self._find(path)
         if found is None:
-            hint = _INIT_HINT if agent == DEFAULT_AGENT else self._agents_hint(path)
+            known = _INIT_HINT if agent == DEFAULT_AGENT else self._agents_hint(path)
+            hint = self._no_project or known
             raise ClimptError.registry_missing(path, hint)
         return found
 
@@ -79,6 +82,18 @@ class ProjectFiles:
         if path.is_relative_to(project):
             return str(path.relative_to(project))
         return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+    def prompt_sources(self) -> list[Path]:
+        """The files and folders that decide which commands there are, there or not."""
+        roots = [Path(place) for place in up_to_repository(str(self._cwd))]
+        roots = list(dict.fromkeys([*roots, self._home]))
+        found = [root / FOLDER for root in roots]
+        for root in self.roots():
+            found.append(root / REGISTRY_CONFIG)
+            found += [each / "registry.json" for each in sorted((root / FOLDER).glob("*/"))]
+        with suppress(ClimptError):  # its file is among these
+            found += [root / path for root in self.roots() for path in self._registered().values()]
+        return list(dict.fromkeys(found))
 
     def folders(self) -> list[str]:
         """Every folder that an agent may have: a profile's name may begin with its name."""
@@ -116,9 +131,8 @@ class ProjectFiles:
 
     def _project(self) -> Path:
         """The nearest folder with climpt's files, looking no higher than the repository's root."""
-        lineage = [self._cwd, *self._cwd.parents]
-        top = next((i for i, place in enumerate(lineage) if (place / ".git").exists()), 0)
-        nearest_first = (place for place in lineage[: top + 1] if place != self._home)
+        lineage = map(Path, up_to_repository(str(self._cwd)))
+        nearest_first = (place for place in lineage if place != self._home)
         return next((place for place in nearest_first if (place / FOLDER).is_dir()), self._cwd)
 
     def _shown(self, root: Path, path: str) -> str:

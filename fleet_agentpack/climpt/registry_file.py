@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from fleet_agentpack.climpt.project_files import MAX_BYTES, UnusableFileError
 from fleet_agentpack.climpt.registry import Command, parse
@@ -61,7 +61,7 @@ class RegistryFile:
         for command in commands:
             variants = known.get(command.key, [])
             if not variants:
-                self.records.append(record_of(command))
+                self.records.append(dict(record_of(command)))
             elif len(variants) == 1 and differences(variants[0], command):
                 variants[0].update(record_of(command))
         domains = [r["c1"] for r in self.records if isinstance(r, dict) and r.get("c1")]
@@ -75,7 +75,21 @@ class RegistryFile:
         write_atomic(self.path, json.dumps(self.data, indent=2, ensure_ascii=False) + "\n")
 
 
-def record_of(command: Command) -> Record:
+class CommandRecord(TypedDict):
+    """One command of the file, as we write it."""
+
+    c1: str
+    c2: str
+    c3: str
+    description: str
+    usage: NotRequired[str]
+    options: dict[str, Any]
+    uv: list[dict[str, str]] | str
+    title: NotRequired[str]
+    aliases: NotRequired[list[str]]
+
+
+def record_of(command: Command) -> CommandRecord:
     """A command as a record; title and aliases are ours, the original passes them by."""
     record: Mapping[str, Any] = {
         "c1": command.c1,
@@ -88,8 +102,10 @@ def record_of(command: Command) -> Record:
         "title": command.title or UNKNOWN,
         "aliases": command.aliases or UNKNOWN,
     }
-    plain: Record = jsonable(record)
-    return plain | ({} if command.variables else {"uv": ""})
+    plain: CommandRecord = jsonable(record)
+    if not command.variables:
+        plain["uv"] = ""
+    return plain
 
 
 def differences(record: Mapping[str, Any], command: Command) -> list[str]:

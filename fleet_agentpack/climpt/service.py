@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from fleet_agentpack.climpt.command_index import CommandIndex
+from fleet_agentpack.climpt.command_prompts import CommandPrompt, agents_with_registry, named
 from fleet_agentpack.climpt.deno_cli import run_deno
 from fleet_agentpack.climpt.errors import ClimptError, RenderError
 from fleet_agentpack.climpt.library import with_titles
 from fleet_agentpack.climpt.options import Options, PromptRequest
-from fleet_agentpack.climpt.project_files import DEFAULT_AGENT, NAME, ProjectFiles, registry_errors
+from fleet_agentpack.climpt.project_files import (
+    DEFAULT_AGENT,
+    NAME,
+    ProjectFiles,
+    UnusableFileError,
+    registry_errors,
+)
 from fleet_agentpack.climpt.registry import NO_OPTIONS, Command, parse
 from fleet_agentpack.climpt.render import Rendered, render
 from fleet_agentpack.climpt.results import Description, Found, Reloaded
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.errors import Problem
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
+from fleet_agentpack.kit.stamps import Stamp, certain_stamp, stamp
 from fleet_agentpack.settings import Settings
 
 SEARCH = Action("search", text="call {} with a description of the task", person="try {}")
@@ -60,16 +68,48 @@ class ClimptService:
         _require("describe", c1=c1, c2=c2, c3=c3)
         return _description(self._command("describe", agent, c1, c2, c3))
 
+    def commands(self, c1: str | None = None, c2: str | None = None) -> list[Command]:
+        """Every command, or those of a domain and an action. Raises `ClimptError`."""
+        return self._registry("search", DEFAULT_AGENT).index.named(c1, c2)
+
     async def execute(self, agent: str, c1: str, c2: str, c3: str, options: Any = ()) -> Rendered:
         """The instruction prompt of a command. Raises `ClimptError`."""
         _require("execute", agent=agent, c1=c1, c2=c2, c3=c3)
         request = PromptRequest(agent, c1, c2, c3, Options.of(options))
         await asyncio.to_thread(self._command, "execute", agent, c1, c2, c3)
+        return await self._rendered(request)
+
+    async def _rendered(self, request: PromptRequest) -> Rendered:
         try:
             return await self._execute(request)
         except RenderError as error:
             told = {"command": request.command, "stderr": str(error)}
             raise ClimptError("Execution failed", **told, hint=error.hint) from error
+
+    def prompts(self) -> list[CommandPrompt]:
+        """Every command of every agent as a prompt, from the files as they are now."""
+        commands = [
+            (agent, command)
+            for agent in agents_with_registry(self._files)
+            for command in self._commands_now(agent)
+        ]
+        return named(commands)
+
+    def prompt_sources(self) -> dict[str, Stamp | None]:
+        """The files that decide which prompts there are, as they are now."""
+        return {str(p): certain_stamp(stamp(p)) for p in self._files.prompt_sources()}
+
+    async def render(self, prompt: CommandPrompt, arguments: Mapping[str, str]) -> Rendered:
+        """What `execute` gives for a prompt's command. Raises `ClimptError`."""
+        options = Options.of(dict(arguments))
+        return await self._rendered(PromptRequest(prompt.agent, *prompt.command.key, options))
+
+    def _commands_now(self, agent: str) -> list[Command]:
+        try:
+            registry = parse(self._files.registry(agent).text)
+        except (ClimptError, UnusableFileError):  # the tools report it
+            return []
+        return CommandIndex(registry.commands).all()
 
     def reload(self, agent: str = DEFAULT_AGENT) -> Reloaded:
         """Read an agent's registry again; a broken one leaves the last good one in use.
@@ -169,14 +209,14 @@ def _told(warnings: tuple[str, ...]) -> Maybe[tuple[str, ...]]:
 
 def files_of(settings: Settings) -> ProjectFiles:
     """Where the project that the settings name keeps its prompts."""
-    return ProjectFiles(settings.cwd, settings.home)
+    return ProjectFiles(settings.project, settings.home, settings.place.advice)
 
 
 def open_climpt(settings: Settings) -> ClimptService:
     """The service for the project that the settings name. Raises `ClimptError`."""
     files = files_of(settings)
-    execute = settings.table("climpt").get("execute", "render")
-    if execute == "render":
+    execute = settings.value("climpt", "execute")
+    if execute in (None, "render"):
         return ClimptService(files, lambda request: asyncio.to_thread(render, files, request))
     if execute == "cli":
         return ClimptService(files, partial(run_deno, files, settings.environ))

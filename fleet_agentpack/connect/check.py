@@ -44,24 +44,38 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class _ServerInfo:
+class ServerInfo:
+    """What a server says of itself."""
+
     name: str = ""
 
 
 @dataclass(frozen=True)
-class _Initialized:
-    serverInfo: _ServerInfo = _ServerInfo()
+class Initialized:
+    """The answer to the handshake."""
+
+    serverInfo: ServerInfo = ServerInfo()
 
 
 @dataclass(frozen=True)
-class _Tool:
+class Tool:
+    """A tool, as far as it matters here."""
+
     name: str
 
 
 @dataclass(frozen=True)
-class _ToolPage:
-    tools: list[_Tool]
+class ToolPage:
+    """The answer to `tools/list`."""
+
+    tools: list[Tool]
     nextCursor: str | None = None
+
+
+def initialize_params() -> dict[str, object]:
+    """What this client says in the handshake."""
+    info = {"name": "fleet-agentpack-connect", "version": __version__}
+    return {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": info}
 
 
 def check(
@@ -107,14 +121,12 @@ async def _ask(
 
 
 async def _talk(process: asyncio.subprocess.Process) -> tuple[str, tuple[str, ...]]:
-    info = {"name": "fleet-agentpack-connect", "version": __version__}
-    hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": info}
-    answer = await _request(process, 1, "initialize", hello, _Initialized)
+    answer = await _request(process, 1, "initialize", initialize_params(), Initialized)
     await _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     tools: list[str] = []
     page: dict[str, object] = {}
     for number in range(2, 100):
-        listed = await _request(process, number, "tools/list", page, _ToolPage)
+        listed = await _request(process, number, "tools/list", page, ToolPage)
         tools += [tool.name for tool in listed.tools]
         if not listed.nextCursor:
             break

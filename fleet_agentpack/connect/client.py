@@ -6,13 +6,15 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
+from fleet_agentpack.connect.errors import ConnectError
 from fleet_agentpack.kit.keyed_edit import jsonc
 
 Scope = Literal["user", "project"]
+Value = dict[str, str | list[str] | dict[str, str]]  # an entry in a file
 
 
 class Format(Protocol):
@@ -50,6 +52,24 @@ class Entry:
             case str(command), list(args), Mapping() as env:
                 return cls(command, tuple(map(str, args)), {k: str(v) for k, v in env.items()})
         return None
+
+    def filled(self, variable: str, value: Path) -> Entry:
+        """The entry as a client starts it that fills in a variable."""
+        if not variable:
+            return self
+        args = tuple(word.replace(variable, str(value)) for word in self.args)
+        return replace(self, args=args)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A server that runs already, and the variable that holds its token."""
+
+    url: str
+    token_env: str = ""
+
+
+Wanted = Entry | Remote
 
 
 @dataclass(frozen=True)
@@ -96,14 +116,45 @@ class OwnCommand:
     words: tuple[str, ...]
     scopes: tuple[Scope, ...] = ("user", "project")
 
-    def filled(self, name: str, scope: Scope, entry: Entry | None) -> list[str]:
-        """The words for one server."""
-        values = {"name": name, "scope": scope}
-        if entry:
-            described = {"name": name, "command": entry.command, "args": entry.args}
-            values["json"] = json.dumps(described)
+    def filled(self, name: str, scope: Scope, value: Mapping[str, object]) -> list[str]:
+        """The words for one server, whose entry has this value."""
+        plain = ("env", "type") if "command" in value else ()
+        described = {"name": name, **{k: each for k, each in value.items() if k not in plain}}
+        values = {"name": name, "scope": scope, "json": json.dumps(described)}
         words = [word.format(**values) for word in self.words]
-        return [*words[:-1], *entry.words] if entry and words[-1] == "*" else words
+        return [*words[:-1], *_words(value)] if words[-1] == "*" else words
+
+
+def _words(value: Mapping[str, object]) -> list[str]:
+    """What a client's own command takes for an entry: a command line, or an address."""
+    match value:
+        case {"url": str(url), "headers": Mapping() as headers}:
+            return [url, *(w for k, v in headers.items() for w in ("--header", f"{k}: {v}"))]
+        case {"url": str(url)}:
+            return [url]
+        case {"command": str(command), "args": list(args)}:
+            return [command, *map(str, args)]
+    return []
+
+
+@dataclass(frozen=True)
+class HttpForm:
+    """How a client writes down a server that it reaches at an address."""
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    variable: str = "${{{}}}"  # how it writes a variable, with a place for the name
+    token_field: str = ""  # a field of its own for the name of the token's variable
+    add: OwnCommand | None = None
+
+    def value(self, remote: Remote) -> Value:
+        """The entry in the client's own shape."""
+        value: Value = {**self.fields, "url": remote.url}
+        if remote.token_env and self.token_field:
+            value[self.token_field] = remote.token_env
+        elif remote.token_env:
+            bearer = f"Bearer {self.variable.format(remote.token_env)}"
+            value["headers"] = {"Authorization": bearer}
+        return value
 
 
 @dataclass(frozen=True)
@@ -122,9 +173,24 @@ class Client:
     rewrites: tuple[Scope, ...] = ()  # files that the program itself keeps changing
     shows_forms: bool = False  # whether its window brings a server's question to the person
     tool_limit: int | None = None
+    workspace: str = ""  # what it fills in with the folder that is open
+    has_folder: bool = True  # whether it works in a folder at all
+    http: HttpForm | None = None  # None: it reaches only servers that it starts
     then: str = ""  # what the user does next
 
-    def value(self, entry: Entry) -> dict[str, str | list[str] | dict[str, str]]:
-        """The entry in the client's own shape."""
-        env = {"env": dict(entry.env)} if entry.env else {}
-        return {**self.fields, "command": entry.command, "args": list(entry.args), **env}
+    def value(self, wanted: Wanted) -> Value:
+        """The entry in the client's own shape. Raises `ConnectError` if it has none."""
+        if isinstance(wanted, Remote):
+            if self.http is None:
+                raise ConnectError(
+                    f"{self.title} takes only servers that it starts itself; leave --url out"
+                )
+            return self.http.value(wanted)
+        env = {"env": dict(wanted.env)} if wanted.env else {}
+        return {**self.fields, "command": wanted.command, "args": list(wanted.args), **env}
+
+    def adding(self, wanted: Wanted) -> OwnCommand | None:
+        """The client's own command that adds such a server."""
+        if isinstance(wanted, Remote):
+            return self.http.add if self.http else None
+        return self.add

@@ -11,36 +11,48 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import get_args
+from urllib.parse import quote
 
 from fleet_agentpack import domains
 from fleet_agentpack.connect.check import Checked, CheckError, check
-from fleet_agentpack.connect.client import Client, Entry, Machine
+from fleet_agentpack.connect.client import Client, Entry, Machine, Remote, Wanted
 from fleet_agentpack.connect.connection import Change, Connection, Outcome
 from fleet_agentpack.connect.errors import ConnectError
 from fleet_agentpack.connect.known_clients import CLIENTS
 from fleet_agentpack.connect.launcher import PROGRAM, Running, fitting, launch_words
+from fleet_agentpack.connect.remote import address, check_remote
 from fleet_agentpack.console.ask import confirm
 from fleet_agentpack.console.command import Console, Line, declare
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.kit.locks import file_lock
-from fleet_agentpack.kit.options import split_names
+from fleet_agentpack.kit.options import add_choice
 from fleet_agentpack.settings import Ask, Settings
 
+_CHOICE = ("only", "tools", "without", "no_extras", "prefix")
+_OF_THE_SERVER = (*_CHOICE, "read_only", "all", "ask")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
+def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `connect`."""
     parser.add_argument("client", choices=CLIENTS, help="the MCP client on this machine")
     parser.add_argument("--print", action="store_true", help="print what to do; write nothing")
     parser.add_argument("--remove", action="store_true", help="remove the entry")
     parser.add_argument("--all", action="store_true", help="serve every tool, whatever the client")
+    add_choice(parser)
     parser.add_argument(
-        "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
+        "--project", metavar="DIR", default="", help="the project, unless the client tells"
     )
-    parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
     parser.add_argument(
         "--ask", choices=get_args(Ask), help="when the server asks you in the client, too"
+    )
+    parser.add_argument(
+        "--url", default="", help="a server that runs already, such as http://127.0.0.1:3000/mcp"
+    )
+    parser.add_argument(
+        "--token-env", metavar="NAME", default="", help="the variable that holds its token"
     )
     parser.add_argument("--name", default="agentpack", help="name of the entry (%(default)s)")
     parser.add_argument(
@@ -50,6 +62,7 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
         help="for you everywhere, or for this directory (%(default)s)",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.example = "claude --ask risky"
     declare(parser, connect)
 
 
@@ -61,28 +74,54 @@ def connect(console: Console) -> None:
     if options.remove:
         _remove(connection, console)
         return
-    only = _domains(options, settings, connection.client)
-    entry = _entry(only, settings, connection.machine, options.ask)
-    console.show(*_show_choice(connection.client, only, settings), *_show_launch(entry))
+    wanted = _remote(options) if options.url else _started(connection, console, settings)
     if options.print:
-        console.show(*_show_instructions(connection, entry, console.paint))
-        console.show(*_show_asking(connection.client, options.ask))
+        console.show(*_show_instructions(connection, wanted, console.paint))
+        console.show(*_show_asking(connection.client, options.ask, wanted))
         return
-    change = connection.plan_add(entry)
+    change = connection.plan_add(wanted)
     if change is None:
         console.show(f"{connection.client.title} has this entry already, in {connection.path}")
     else:
         _carry_out(connection, change, console)
-    checked = _check(connection, settings)
-    console.show(*_show_check(connection, checked, console.paint))
-    console.show(*_show_asking(connection.client, options.ask))
+    checked = _check(connection, wanted, settings)
+    console.show(*_show_check(connection, wanted, checked, console.paint))
+    console.show(*_show_asking(connection.client, options.ask, wanted))
+
+
+def _started(connection: Connection, console: Console, settings: Settings) -> Entry:
+    """A server that the client starts."""
+    options, client = console.arguments, connection.client
+    if options.token_env:
+        raise ConnectError("--token-env is for a server at an address: it needs --url")
+    only = _domains(options, settings, client)
+    project = _named_project(options.project, settings) or client.workspace
+    entry = _entry(dataclasses.replace(settings, only=only), project, connection, options.ask)
+    console.show(*_show_choice(client, only, settings), *_show_launch(entry))
+    console.show(*_show_project(client, project))
+    return entry
+
+
+def _remote(options: argparse.Namespace) -> Remote:
+    """A server that runs already; what it serves was decided when it was started."""
+    chosen = [name for name in _OF_THE_SERVER if getattr(options, name)]
+    if chosen:
+        option = f"--{chosen[0].replace('_', '-')}"
+        raise ConnectError(f"{option} belongs to the server that runs at {options.url}, not here")
+    if options.token_env and not _VARIABLE.fullmatch(options.token_env):
+        raise ConnectError(
+            f"{options.token_env!r} is no name of a variable",
+            "--token-env takes the variable's name, never the token itself.",
+        )
+    return Remote(address(options.url, options.project), options.token_env)
 
 
 def _remove(connection: Connection, console: Console) -> None:
     if console.arguments.print:
         console.show(*_show_removal(connection, console.paint))
         return
-    change = connection.plan_remove()
+    url = console.arguments.url
+    change = connection.plan_remove(address(url, console.arguments.project) if url else "")
     if change is None:
         console.show(*_show_absence(connection))
     else:
@@ -106,11 +145,9 @@ def _connection(options: argparse.Namespace, settings: Settings) -> Connection:
 
 def _with_server_options(options: argparse.Namespace, settings: Settings) -> Settings:
     """The server's options count after the command as they do before it."""
-    return dataclasses.replace(
-        settings,
-        only=split_names(options.only) or settings.only,
-        read_only=options.read_only or settings.read_only,
-    )
+    given = {name: getattr(options, name) for name in _CHOICE}
+    read_only = options.read_only or settings.read_only
+    return dataclasses.replace(settings.choosing(given), read_only=read_only)
 
 
 def _domains(options: argparse.Namespace, settings: Settings, client: Client) -> tuple[str, ...]:
@@ -120,10 +157,23 @@ def _domains(options: argparse.Namespace, settings: Settings, client: Client) ->
     return fitting(domains.count_tools(settings), client.tool_limit) or settings.only
 
 
-def _entry(only: tuple[str, ...], settings: Settings, machine: Machine, ask: Ask | None) -> Entry:
-    words = launch_words(_running(machine))
-    words += ["--only", ",".join(only)] if only else []
+def _named_project(given: str, settings: Settings) -> str:
+    """What was given for the project, absolute; a client's own variable stays as it is."""
+    return given if not given or "$" in given else str(settings.paths.resolve(given))
+
+
+def _entry(settings: Settings, project: str, connection: Connection, ask: Ask | None) -> Entry:
+    words = launch_words(_running(connection.machine))
+    for option, names in (
+        ("--only", settings.only),
+        ("--tools", settings.tools),
+        ("--without", settings.without),
+    ):
+        words += [option, ",".join(names)] if names else []
     words += ["--read-only"] if settings.read_only else []
+    words += [] if settings.extras else ["--no-extras"]
+    words += ["--prefix", settings.prefix] if settings.prefix else []
+    words += ["--project", project] if project else []
     words += ["--ask", ask] if ask else []
     return Entry(words[0], tuple(words[1:]))
 
@@ -153,35 +203,55 @@ def _unattended(reason: str) -> ConnectError:
     return ConnectError(reason, "--print shows what to do by hand; nothing was changed.")
 
 
-def _check(connection: Connection, settings: Settings) -> Checked:
+def _check(connection: Connection, wanted: Wanted, settings: Settings) -> Checked | None:
+    """What the server says to this entry; None where the token is not known here."""
+    client = connection.client
+    if isinstance(wanted, Remote):
+        return _check_remote(connection, wanted, settings)
     entry = connection.entry()
     if entry is None:
         raise ConnectError(f"{connection.path} does not hold the entry; try --print")
     cwd = settings.home if connection.scope == "user" else settings.cwd
+    filled = entry.filled(client.workspace, settings.cwd)
     try:
-        return check(entry, environ=settings.environ, cwd=cwd)
+        return check(filled, environ=settings.environ, cwd=cwd)
     except CheckError as error:
         raise ConnectError(
             f"the entry is in place, but the server does not start from it: {error}",
-            f"Try it yourself: {shlex.join(entry.words)}",
-            f"Take it out:     {PROGRAM} connect {connection.client.name} --remove",
+            f"Try it yourself: {shlex.join(filled.words)}",
+            f"Take it out:     {PROGRAM} connect {client.name} --remove",
         ) from error
 
 
-def _show_instructions(connection: Connection, entry: Entry, paint: Paint) -> Iterator[Line]:
+def _check_remote(connection: Connection, remote: Remote, settings: Settings) -> Checked | None:
+    if remote.token_env and not settings.environ.get(remote.token_env):
+        return None
+    client = connection.client
+    url = remote.url.replace(client.workspace or "$", quote(str(settings.cwd)))
+    try:
+        return check_remote(dataclasses.replace(remote, url=url), settings.environ)
+    except CheckError as error:
+        raise ConnectError(
+            f"the entry is in place, but {error}",
+            f"Start the server there: {PROGRAM} --http",
+            f"Take the entry out:     {PROGRAM} connect {client.name} --remove --url {remote.url}",
+        ) from error
+
+
+def _show_instructions(connection: Connection, wanted: Wanted, paint: Paint) -> Iterator[Line]:
     """The exact command and snippet, and where it goes."""
     client = connection.client
-    own = connection.own_command(client.add, entry)
+    own = connection.adding(wanted)
     if own:
         yield from (paint("Run", "bold"), "", shlex.join(own), "")
     yield paint("Or put" if own else "Put", "bold"), f"into {connection.path}\n"
-    yield client.format.put("", connection.keys, client.value(entry))
+    yield client.format.put("", connection.keys, client.value(wanted))
     yield client.then
 
 
 def _show_removal(connection: Connection, paint: Paint) -> Iterator[Line]:
     """How to take the entry out by hand."""
-    own = connection.own_command(connection.client.remove, None)
+    own = connection.removing()
     if own:
         yield from (paint("Run", "bold"), "", shlex.join(own), "")
     what = ".".join(connection.keys)
@@ -219,8 +289,18 @@ def _show_launch(entry: Entry) -> Iterator[Line]:
         )
 
 
-def _show_asking(client: Client, ask: Ask | None) -> Iterator[Line]:
+def _show_project(client: Client, project: str) -> Iterator[Line]:
+    """Which project the server works in, where that is not plain."""
+    if project and project == client.workspace:
+        yield f"The project is the folder that is open in {client.title} ({project})."
+    elif not project and not client.has_folder:
+        yield f"{client.title} opens no folder, so there is no project; --project DIR names one."
+
+
+def _show_asking(client: Client, ask: Ask | None, wanted: Wanted) -> Iterator[Line]:
     """What `--ask` means in this client; where it is not given, that there is such a thing."""
+    if isinstance(wanted, Remote):
+        return
     if ask in (None, "never"):
         if ask is None and client.shows_forms:
             yield (
@@ -274,14 +354,23 @@ def _show_outcome(client: Client, change: Change, outcome: Outcome) -> Iterator[
     yield f"{done} {client.title}."
 
 
-def _show_check(connection: Connection, checked: Checked, paint: Paint) -> Iterator[Line]:
+def _show_check(
+    connection: Connection, wanted: Wanted, checked: Checked | None, paint: Paint
+) -> Iterator[Line]:
     """The server answered."""
-    client, tools = connection.client, len(checked.tools)
-    took = f"{tools} tools in {checked.seconds:.1f} s"
-    yield paint("✓", "green"), f"The server starts from this entry: {took}."
+    client = connection.client
+    if checked is None and isinstance(wanted, Remote):
+        yield f"The server was not asked: {wanted.token_env} is not set here."
+        yield f"{client.title} needs {wanted.token_env} in its environment when it starts."
+    if checked is None:
+        yield client.then
+        return
+    tools = len(checked.tools)
+    answers = "answers" if isinstance(wanted, Remote) else "starts from this entry"
+    yield paint("✓", "green"), f"The server {answers}: {tools} tools in {checked.seconds:.1f} s."
     if client.tool_limit and tools > client.tool_limit:
         yield f"{client.title} takes at most {client.tool_limit} tools; it will not offer the rest."
-    if connection.scope == "project":
+    if connection.scope == "project" and isinstance(wanted, Entry):
         yield "It names a path on this machine; others who share the project need their own."
     yield client.then
 

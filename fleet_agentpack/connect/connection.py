@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fleet_agentpack.connect.client import Client, Entry, Machine, OwnCommand, Scope
+from fleet_agentpack.connect.client import Client, Entry, Machine, OwnCommand, Remote, Scope, Wanted
 from fleet_agentpack.connect.config_file import ConfigFile
 from fleet_agentpack.connect.errors import ConnectError
 from fleet_agentpack.kit.process import ProcessTimeoutError, run, without_colours
 
 # What says how a server is reached; all else in an entry is the user's and stays.
-_TRANSPORT = {"type", "command", "args", "url", "httpUrl", "headers", "http_headers"}
+_TRANSPORT = {
+    *("type", "command", "args"),
+    *("url", "httpUrl", "headers", "http_headers", "bearer_token_env_var"),
+}
+_OF_PROGRAMS = {"env", "cwd"}  # what only a server that is started can have
 _OURS = re.compile(r"fleet[-_]agentpack")
 _COMMA = re.compile(r"[ \t,]*(\r?)$")
 OWN_COMMAND_TIMEOUT_S = 60.0
@@ -70,45 +74,48 @@ class Connection:
         """The entry as the client will read it."""
         return Entry.of(self.read().find(self.keys))
 
-    def own_command(self, command: OwnCommand | None, entry: Entry | None) -> list[str] | None:
-        """The client's own command line for this, where it has one; names the bare program."""
-        if not self.client.program or not command or self.scope not in command.scopes:
-            return None
-        return [self.client.program, *command.filled(self.name, self.scope, entry)]
+    def adding(self, wanted: Wanted) -> list[str] | None:
+        """The client's own command line that adds this, where it has one."""
+        return self._own(self.client.adding(wanted), self.client.value(wanted))
 
-    def plan_add(self, entry: Entry) -> Change | None:
-        """What makes the client start this entry; None when it does already."""
+    def removing(self) -> list[str] | None:
+        """The client's own command line that removes the entry, where it has one."""
+        return self._own(self.client.remove, {})
+
+    def plan_add(self, wanted: Wanted) -> Change | None:
+        """What makes the client use this server; None when it does already."""
         file = self.read()
         before = file.find(self.keys)
-        found = Entry.of(before)
-        if found and found.words == entry.words:
+        value = self.client.value(wanted)
+        if _way(before) == _way(value):
             return None
-        value = self.client.value(entry)
         if before is None:
-            own = self._installed(self.own_command(self.client.add, entry))
+            own = self._installed(self.adding(wanted))
             text = file.with_entry(self.keys, value)
             return Change("add", file, None, value, text, own)
         kept = before if isinstance(before, Mapping) else {}
-        merged = {k: v for k, v in kept.items() if k not in _TRANSPORT} | value
+        lost = _TRANSPORT | (_OF_PROGRAMS if isinstance(wanted, Remote) else set())
+        merged = {k: v for k, v in kept.items() if k not in lost} | value
         # The clients' own commands would replace the entry and lose what the user put into it.
         return Change("change", file, kept, merged, file.with_entry(self.keys, merged), None)
 
-    def plan_remove(self) -> Change | None:
+    def plan_remove(self, url: str = "") -> Change | None:
         """What takes the entry out; None when it is not there.
 
-        Raises `ConnectError` when the entry of that name is somebody else's.
+        Raises `ConnectError` when the entry of that name is somebody else's. An address alone does
+        not tell whose it is: such an entry must have the given one.
         """
         file = self.read()
         before = file.find(self.keys)
         if before is None:
             return None
-        found = Entry.of(before)
-        if not found or not any(_OURS.search(word) for word in found.words):
+        if not any(_OURS.search(word) or word == url for word in _way(before)):
             raise ConnectError(
                 f"{self.name!r} in {self.path} is not fleet-agentpack; it was left alone",
-                "Pass --name with the name under which fleet-agentpack was connected.",
+                "Pass --name with the name under which fleet-agentpack was connected,"
+                " and --url with the address if it was connected by one.",
             )
-        own = self._installed(self.own_command(self.client.remove, None))
+        own = self._installed(self.removing())
         kept = before if isinstance(before, Mapping) else {}
         return Change("remove", file, kept, None, file.with_entry(self.keys, None), own)
 
@@ -126,6 +133,12 @@ class Connection:
         if self.scope in self.client.rewrites:  # what was read before may be out of date by now
             raise self._own_command_failed("it reported success, but the entry is not there")
         return Outcome(change.file.save(change.text, over=now), lossy_command=True)
+
+    def _own(self, command: OwnCommand | None, value: Mapping[str, object]) -> list[str] | None:
+        """The client's own command line; names the bare program."""
+        if not self.client.program or not command or self.scope not in command.scopes:
+            return None
+        return [self.client.program, *command.filled(self.name, self.scope, value)]
 
     def _installed(self, own: list[str] | None) -> list[str] | None:
         program = self.machine.program(own[0]) if own else None
@@ -160,8 +173,7 @@ class Connection:
             time.sleep(0.1)
 
     def _done(self, change: Change, now: ConfigFile) -> bool:
-        wanted, found = Entry.of(change.after), Entry.of(now.find(self.keys))
-        return (wanted and wanted.words) == (found and found.words)
+        return _way(change.after) == _way(now.find(self.keys))
 
     def _as_wanted(self, change: Change, now: ConfigFile) -> bool:
         if not self._done(change, now):
@@ -170,6 +182,18 @@ class Connection:
             return True
         untouched = _lines(change.file.text) & _lines(change.text)
         return now.keeps(change.file, self.keys) and not untouched - _lines(now.text)
+
+
+def _way(value: object) -> tuple[str, ...]:
+    """How an entry reaches its server, to compare two: a command line, or an address and token."""
+    if entry := Entry.of(value):
+        return tuple(entry.words)
+    if not isinstance(value, Mapping):
+        return ()
+    told = value.get("url") or value.get("httpUrl"), value.get("bearer_token_env_var")
+    headers = value.get("headers")
+    bearer = headers.get("Authorization") if isinstance(headers, Mapping) else None
+    return tuple(str(each) for each in (*told, bearer) if each)
 
 
 def _lines(text: str) -> Counter[str]:

@@ -7,10 +7,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import IO, NoReturn
 
+from fleet_agentpack.console.pager import paged
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table, render, width_for
 from fleet_agentpack.console.text import Paint, Text, printable
 from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.kit.program import located
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 
@@ -27,12 +31,15 @@ class Console:
         self.as_json = bool(getattr(arguments, "json", False))
         self.paint = Paint.for_stream(sys.stdout, settings.environ)
 
-    def answer(self, result: object, lines: Iterable[Line]) -> None:
-        """Print a result: as JSON if so asked, else the lines, and its warnings after them."""
+    def answer(self, result: object, lines: Iterable[Line], *, long: bool = False) -> None:
+        """Print a result: as JSON if so asked, else the lines, and its warnings after them.
+
+        What may be longer than the screen goes through a pager.
+        """
         if self.as_json:
             print_json(result)
             return
-        self.stream(lines)
+        self.page(lines) if long else self.stream(lines)
         self.warn(_warnings_of(result))
 
     def show(self, *lines: Line) -> None:
@@ -41,18 +48,26 @@ class Console:
 
     def stream(self, lines: Iterable[Line]) -> None:
         """Like `show`, for lines that are made while they are printed."""
-        for line in lines:
-            if isinstance(line, Table):
-                print(render(line, self.paint, width_for(sys.stdout)))
-            else:
-                print(printable(line))
-        sys.stdout.flush()
+        self._print(lines, sys.stdout)
+
+    def page(self, lines: Iterable[Line]) -> None:
+        """Like `stream`, for text that may be longer than the screen."""
+        with paged(self.settings.environ) as out:
+            self._print(lines, out)
 
     def warn(self, warnings: Iterable[str]) -> None:
         """Print warnings to standard error."""
         paint = Paint.for_stream(sys.stderr, self.settings.environ)
         for warning in warnings:
-            print(paint("Warning:", "yellow"), printable(warning), file=sys.stderr)
+            print(paint("Warning:", "yellow"), printable(located(warning)), file=sys.stderr)
+
+    def _print(self, lines: Iterable[Line], out: IO[str]) -> None:
+        for line in lines:
+            if isinstance(line, Table):
+                print(render(line, self.paint, width_for(sys.stdout)), file=out)
+            else:
+                print(printable(line), file=out)
+        out.flush()
 
 
 def declare(parser: argparse.ArgumentParser, run: Handler, *, lenient: bool = False) -> None:
@@ -68,16 +83,18 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 class Commands:
     """Declares the subcommands of one command; each takes `--json`."""
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
+    def __init__(self, parser: Parser) -> None:
         self._groups = {"": _subcommands(parser)}
 
-    def add(self, name: str, help_line: str, run: Handler) -> argparse.ArgumentParser:
-        """Declare one; `fork list` is `list` in the group `fork`."""
+    def add(self, name: str, help_line: str, run: Handler, example: str) -> Parser:
+        """Declare one; `fork list` is `list` in the group `fork`. The example is its arguments."""
         group, _, leaf = name.rpartition(" ")
         if group not in self._groups:
             help_text = f"{group} …; see {group} --help"
-            self._groups[group] = _subcommands(self._groups[""].add_parser(group, help=help_text))
+            below = self._groups[""].add_parser(group, help=help_text, description=help_text)
+            self._groups[group] = _subcommands(below)
         parser = self._groups[group].add_parser(leaf, help=help_line, description=help_line)
+        parser.example = example
         add_json(parser)
         declare(parser, run)
         return parser
@@ -96,7 +113,7 @@ def print_error(prog: str, error: AppError, *, as_json: bool = False) -> None:
     if as_json:
         print_json(error.payload())
         return
-    lines = [f"{prog}: {error}", *(f"  {advice}" for advice in error.advice())]
+    lines = [f"{prog}: {located(str(error))}", *(f"  {advice}" for advice in error.advice())]
     for line in lines:
         print(printable(line), file=sys.stderr)
 
@@ -105,10 +122,12 @@ def _start(run: Handler, arguments: argparse.Namespace, settings: Settings) -> i
     return run(Console(arguments, settings)) or 0
 
 
-def _subcommands(
-    parser: argparse.ArgumentParser,
-) -> argparse._SubParsersAction[argparse.ArgumentParser]:
-    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+def _subcommands(parser: Parser) -> argparse._SubParsersAction[Parser]:
+    def refuse(_arguments: argparse.Namespace, _settings: Settings) -> NoReturn:
+        parser.error(f"needs a command: {', '.join(name for name, _ in parser.subcommands())}")
+
+    parser.set_defaults(handler=refuse)
+    return parser.add_subparsers(title="commands", metavar="COMMAND")
 
 
 def _warnings_of(result: object) -> Iterable[str]:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import shutil
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.console.command import Console, declare
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
+from fleet_agentpack.kit.program import program
 
 if TYPE_CHECKING:
     from fleet_agentpack.demo.stage import Stage
 
-PROG = "fleet-agentpack"
 
-
-def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
+def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `demo`."""
     declare(parser, run, lenient=True)
 
@@ -52,7 +48,7 @@ async def _play(console: Console) -> int:
         console.show(
             "",
             (paint("✗", "red", "bold"), str(error)),
-            f"Next: {_program()} doctor --all   (what is missing here, and what to do)",
+            f"Next: {program()} doctor --all   (what is missing here, and what to do)",
         )
         return 1
     summary = f"all went well, {time.monotonic() - started:.1f} s in all; nothing is left behind"
@@ -62,7 +58,7 @@ async def _play(console: Console) -> int:
         Table(["", "domain", "what you saw", "", ""], played),
         "",
         (paint("✓", "green", "bold"), paint(summary, "bold")),
-        f"Next: {_program()} connect claude   (or {others})",
+        f"Next: {program()} connect claude   (or {others})",
     )
     return 0
 
@@ -78,11 +74,3 @@ async def _chapters(stage: Stage, paint: Paint) -> AsyncIterator[list[str]]:
         domain, what = title.split(": ", 1)
         calls, seconds = stage.calls - before, time.monotonic() - begun
         yield [paint("✓", "green"), domain, what, f"{calls} calls", f"{seconds:.1f} s"]
-
-
-def _program() -> str:
-    """This program as the user can call it again."""
-    called = sys.argv[0]
-    if shutil.which(PROG):
-        return PROG
-    return called if Path(called).name == PROG else f"{sys.executable} -m fleet_agentpack"

@@ -64,27 +64,25 @@ class Stage:
         if done.status:
             raise StoryError(f"{' '.join(words)}: {done.complaint or done.text}")
 
-    async def call(self, tool: str, show: Readable, /, **arguments: Any) -> Any:
-        """Call a tool, print the call and what it answered; returns the structured answer."""
-        called = (self._paint("  →", "yellow"), self._paint(tool, "bold"))
-        given = (_fitting(json.dumps(arguments, ensure_ascii=False)),) if arguments else ()
-        self._console.show((*called, *given))
-        self.calls += 1
+    async def call(self, tool: str, show: Readable | None = None, /, **arguments: Any) -> Any:
+        """Call a tool; returns its structured answer, else its text. With `show`, print both."""
+        if show:
+            called = (self._paint("  →", "yellow"), self._paint(tool, "bold"))
+            given = (_fitting(json.dumps(arguments, ensure_ascii=False)),) if arguments else ()
+            self._console.show((*called, *given))
+            self.calls += 1
         begun = time.monotonic()
-        answer = await self.ask(tool, **arguments)
-        took_ms = (time.monotonic() - begun) * 1000
-        lines = [_fitting(line.replace(str(self.home), "~")) for line in show(answer)] or [""]
-        *first, last = [self._paint(f"    {line}", *_style(line)) for line in lines]
-        self._console.show(*first, (last, self._paint(f" {took_ms:.0f} ms", "dim")))
-        return answer
-
-    async def ask(self, tool: str, /, **arguments: Any) -> Any:
-        """Call a tool behind the scenes; returns its structured answer, else its text."""
         result = await self._client.call_tool(tool, arguments, raise_on_error=False)
+        took_ms = (time.monotonic() - begun) * 1000
         text = "".join(getattr(block, "text", "") for block in result.content)
         if result.is_error:
             raise StoryError(f"{tool}: {text}")
-        return text if result.structured_content is None else result.structured_content
+        answer = text if result.structured_content is None else result.structured_content
+        if show:
+            lines = [_fitting(line.replace(str(self.home), "~")) for line in show(answer)] or [""]
+            *first, last = [self._paint(f"    {line}", *_style(line)) for line in lines]
+            self._console.show(*first, (last, self._paint(f" {took_ms:.0f} ms", "dim")))
+        return answer
 
     async def tool_names(self) -> list[str]:
         """The tools that the server lists now."""

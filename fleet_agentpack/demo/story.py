@@ -103,7 +103,7 @@ async def _until_idle(stage: Stage, names: set[str]) -> None:
 
 
 async def _idle(stage: Stage) -> set[str]:
-    answer = await stage.ask("list_agents")
+    answer = await stage.call("list_agents")
     return {agent["name"] for agent in answer["agents"] if agent["status"] == "idle"}
 
 

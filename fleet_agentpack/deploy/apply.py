@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from fleet_agentpack.deploy import lockfile
 from fleet_agentpack.deploy.batch import Batch, Step
@@ -35,7 +36,7 @@ class Proposal:
             records[root].usable for root in self.survey.desired.holding
         )
 
-    @property
+    @cached_property
     def data(self) -> PlanData:
         """The answer to plan and diff."""
         rows = [change.row for change in self.plan.changes]

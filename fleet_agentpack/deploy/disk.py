@@ -82,7 +82,7 @@ class Reader:
         if exists is not None:
             return exists
         if len(path) <= len(root.dir):
-            looks.at(root.dir)
+            (looks.into if root.scan_extras else looks.at)(root.dir)
             exists = _is_directory(root.dir)
         else:
             above = path.rpartition("/")[0] or "/"

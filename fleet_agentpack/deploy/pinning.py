@@ -15,6 +15,7 @@ from fleet_agentpack.deploy.manifest import Manifest, Module, Source
 from fleet_agentpack.deploy.modules import changed_checkout, local_upstream
 from fleet_agentpack.deploy.results import Fetched, Locked, Updated, UpdateStep
 from fleet_agentpack.deploy.snapshots import now_text
+from fleet_agentpack.deploy.transaction import Report, silent
 from fleet_agentpack.deploy.trees import TreeEntry, list_files, tree_hash
 from fleet_agentpack.kit.files import write_atomic
 
@@ -22,10 +23,11 @@ from fleet_agentpack.kit.files import write_atomic
 class Pinning:
     """Writes and follows the lockfile of one config repo."""
 
-    def __init__(self, home: Home, repo: Path, hashes: HashCache) -> None:
+    def __init__(self, home: Home, repo: Path, hashes: HashCache, report: Report = silent) -> None:
         self._home = home
         self._repo = repo
         self._hashes = hashes
+        self._report = report
         self._store = GitStore(home)
         self.path = repo / lockfile.FILE_NAME
 
@@ -44,9 +46,11 @@ class Pinning:
         """
         kept = self._readable() if keep else None
         modules = sorted((m for m in manifest.modules if m.enabled), key=lambda module: module.id)
-        document = lockfile.Lockfile(
-            generated_at=now_text(), modules=[self._pinned(module, kept) for module in modules]
-        )
+        pinned = []
+        for number, module in enumerate(modules):
+            self._report(number, len(modules), f"pinning {module.id}")
+            pinned.append(self._pinned(module, kept))
+        document = lockfile.Lockfile(generated_at=now_text(), modules=pinned)
         with io_errors(self.path, "write"):
             write_atomic(self.path, indented(document), durable=self._home.durable)
         return Locked(str(self.path), self.path.as_posix(), len(modules))
@@ -58,7 +62,8 @@ class Pinning:
             for module in lockfile.load(self._repo).modules
             if module.resolved_source.git
         ]
-        for module, commit in pinned:
+        for number, (module, commit) in enumerate(pinned):
+            self._report(number, len(pinned), f"fetching {module.id}")
             self._fetch(module, commit)
         return self._fetched(len(pinned))
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
+from fleet_agentpack.deploy.grouping import changes_by_directory, drift_by_directory
 from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.fit import Part, Rows, Text
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.version import __version__
 
@@ -88,6 +90,12 @@ class ChangeRow(NamedTuple):
     target: str
     update_kind: Maybe[str]  # for an update: `managed_update` or `adopt_update`
 
+    @property
+    def rank(self) -> int:
+        """What takes something away counts first, then what replaces something."""
+        overwrites = self.update_kind == "adopt_update"
+        return 0 if self.op == "delete" or overwrites else 1 if self.op == "update" else 2
+
 
 @dataclass(frozen=True)
 class ChangeCounts:
@@ -120,6 +128,14 @@ class TargetError:
 class PlanData:
     """What an apply would change; for a deploy also whether it did, and why not."""
 
+    parts: ClassVar[tuple[Part, ...]] = (
+        Rows(
+            "changes",
+            first=lambda row: row.rank,
+            groups=("directories", changes_by_directory),
+        ),
+        Text("text"),
+    )
     applied: Maybe[bool] = UNKNOWN
     reason: Maybe[Reason] = UNKNOWN
     snapshot_id: Maybe[str] = UNKNOWN
@@ -183,6 +199,7 @@ class NextAction:
 class StatusData:
     """How the disk differs from the desired state."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("drift", groups=("directories", drift_by_directory)),)
     drift: Sequence[DriftRow]
     profile: str
     summary: DriftCounts
@@ -227,6 +244,7 @@ class RootCheck:
 class DoctorData:
     """The state of every root."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("roots"),)
     gitignore_fixes: Sequence[GitignoreFix]
     machine_id: str
     roots: Sequence[RootCheck]
@@ -281,6 +299,7 @@ class SnapshotRow:
 class SnapshotsData:
     """The snapshots, newest first."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("snapshots"),)
     snapshots: Sequence[SnapshotRow]
 
 
@@ -288,6 +307,7 @@ class SnapshotsData:
 class SnapshotData:
     """One snapshot as it is stored."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Text("snapshot"),)
     snapshot: Mapping[str, object]
 
 

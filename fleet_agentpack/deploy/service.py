@@ -13,7 +13,6 @@ from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, plan
 from fleet_agentpack.deploy.consent import foretold, mass_delete, refuse
 from fleet_agentpack.deploy.disk import Disk, Reader
-from fleet_agentpack.deploy.drift_report import status_data
 from fleet_agentpack.deploy.errors import DeployError, naming
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home, machine_id
@@ -24,17 +23,17 @@ from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
 from fleet_agentpack.deploy.rollback import Rollback
+from fleet_agentpack.deploy.running import locked, unfinished
 from fleet_agentpack.deploy.snapshots import SnapshotStore
+from fleet_agentpack.deploy.status import status_data
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.text_diff import LONGEST_TEXT, text_diffs, unified
-from fleet_agentpack.deploy.transaction import Report, Transaction
+from fleet_agentpack.deploy.transaction import Report, Transaction, silent
 from fleet_agentpack.deploy.trees import TreeReader
-from fleet_agentpack.deploy.unfinished import unfinished
 from fleet_agentpack.deploy.upkeep import Upkeep
 from fleet_agentpack.deploy.workspace import Workspace, extras
 from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.collector import paused_collector
-from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,10 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOCK_TIMEOUT_S = 10.0
 Confirm = Callable[[Plan], bool]
-
-
-def _silent(_done: float, _total: float | None, _text: str) -> None:
-    """Progress without a listener."""
+Wish = bool | None  # None: as seems right
 
 
 class DeployService:
@@ -76,7 +72,8 @@ class DeployService:
     def plan(self, request: Request, name: str = "plan") -> Envelope[PlanData]:
         """What an apply would change."""
         with naming(name), self._cache(request) as cache:
-            data, warnings = self._unless_changed(self._planned, request, cache)
+            found = self._unless_changed("plan", request, lambda: self._planned(request, cache))
+            data, warnings = found
             self._shown.show(request.session, data)
             return Envelope.of(name, data, warnings)
 
@@ -84,7 +81,8 @@ class DeployService:
     def diff(self, request: Request) -> Envelope[PlanData]:
         """The same as plan, with the differences as text."""
         with naming("diff"), self._cache(request) as cache:
-            data, warnings = self._unless_changed(self._compared, request, cache)
+            found = self._unless_changed("diff", request, lambda: self._compared(request, cache))
+            data, warnings = found
             self._shown.show(request.session, data)
             return Envelope.of("diff", data, warnings)
 
@@ -92,7 +90,8 @@ class DeployService:
     def status(self, request: Request) -> Envelope[results.StatusData]:
         """How the disk differs from what should be there."""
         with naming("status"), self._cache(request) as cache:
-            return Envelope.of("status", *self._unless_changed(self._drift, request, cache))
+            found = self._unless_changed("status", request, lambda: self._drift(request, cache))
+            return Envelope.of("status", *found)
 
     def doctor(self, request: Request, *, fix: bool = False) -> Envelope[results.DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
@@ -161,7 +160,7 @@ class DeployService:
         return self.deploy(asked, report, only_approved(request, approved))
 
     def deploy(
-        self, request: Request, report: Report = _silent, confirm: Confirm | None = None
+        self, request: Request, report: Report = silent, confirm: Confirm | None = None
     ) -> Envelope[PlanData]:
         """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
         name = "deploy" if request.dry_run else "deploy --apply"
@@ -178,7 +177,7 @@ class DeployService:
                 return _untouched(found)
             # The plan was made, and perhaps confirmed by a person, without the lock, which others
             # may need meanwhile. If somebody has deployed since, it is made and confirmed again.
-            with self._locked():
+            with locked(self._home, self._lock_timeout_s):
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
                     recovered += Transaction(self._home, disk, report).recover()
                     found = self._propose(request, cache, disk, recovered)
@@ -189,7 +188,7 @@ class DeployService:
                 return replace(answer, warnings=(*answer.warnings, *other))
 
     def rollback(
-        self, to: str, report: Report = _silent, approved: str | None = None
+        self, to: str, report: Report = silent, approved: str | None = None
     ) -> Envelope[results.RollbackData]:
         """Go back to a snapshot; recorded as an event of its own.
 
@@ -199,7 +198,7 @@ class DeployService:
             disk = self._disk(cache.reader.hashes)
             # A refused call writes nothing, not even the lock file: refuse before locking.
             rollback.choose(self._snapshots.history(), self._snapshots, to)
-            with self._locked():
+            with locked(self._home, self._lock_timeout_s):
                 recovered = Transaction(self._home, disk, report).recover()
                 history = self._snapshots.history()
                 chosen = rollback.choose(history, self._snapshots, to)
@@ -224,16 +223,14 @@ class DeployService:
 
     # Parts.
 
-    def _unless_changed(
-        self, look: Callable[[Request, RepoCache], T], request: Request, cache: RepoCache
-    ) -> T:
-        """What a look finds, or found last if nothing has changed since."""
+    def _unless_changed(self, name: str, request: Request, make: Callable[[], T]) -> T:
+        """What was made last, if nothing that it was made from has changed since."""
         if self._unchanged is None:
-            return look(request, cache)
+            return make()
         variables = tuple(sorted(self._home.environ.items()))
         asked = replace(request, session=None)
-        question = (look.__name__, asked, variables, machine_id(self._home, request.machine))
-        return self._unchanged.answer(question, lambda: look(request, cache))
+        question = (name, asked, variables, machine_id(self._home, request.machine))
+        return self._unchanged.answer(question, make)
 
     def _planned(self, request: Request, cache: RepoCache) -> tuple[PlanData, tuple[str, ...]]:
         found = self._propose(request, cache, Reader(cache.reader.hashes))
@@ -308,7 +305,7 @@ class DeployService:
     def _recover_pending(self, disk: Disk, report: Report) -> list[str]:
         if not self._home.journal.exists():
             return []
-        with self._locked():
+        with locked(self._home, self._lock_timeout_s):
             return Transaction(self._home, disk, report).recover()
 
     @contextmanager
@@ -320,20 +317,6 @@ class DeployService:
                 file = cache_file(self._home.cache, str(self._home.root), str(self._home.cwd), repo)
                 self._caches[repo] = RepoCache(TreeReader(HashCache(file)))
             yield self._caches[repo]
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            with file_lock(self._home.lock, timeout_s=self._lock_timeout_s):
-                yield
-        except LockTimeoutError as error:
-            raise DeployError(
-                "E_BUSY",
-                "another deploy or rollback is running; try again when it has finished",
-                lock=str(self._home.lock),
-            ) from error
-        except OSError as error:
-            raise DeployError.io(self._home.lock, error, "lock") from error
 
 
 def _approved(found: Proposal, confirm: Confirm | None) -> bool:

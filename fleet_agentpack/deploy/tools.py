@@ -1,19 +1,20 @@
 """The agentpack domain: plan, diff, status, doctor, deploy_apply and rollback as MCP tools."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastmcp.dependencies import Depends
 from pydantic import Field
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
-from fleet_agentpack.kit.results import jsonable, to_text
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.approval import Approval, CurrentApproval, Unanswered
 from fleet_agentpack.wire.call import Call, CurrentCall, in_thread
 from fleet_agentpack.wire.provider import DESTROYS, READS, DomainTools
+from fleet_agentpack.wire.resources import bounded_text
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy import results
@@ -59,6 +60,12 @@ mcp = DomainTools(
     " [{rollback} goes back.]",
     error=DeployError,
     open_service=open_service,
+    kept_apart={
+        "plan": Action("plan", text="Call {} again."),
+        "diff": Action("diff", text="Call {} again."),
+        "status": Action("status", text="Call {} again."),
+        "deploy_apply": Action.instruction("agentpack://snapshots has every apply."),
+    },
 )
 
 
@@ -176,21 +183,23 @@ async def rollback(
     )
 
 
-@mcp.resource("agentpack://snapshots", mime_type="application/json")
-def snapshots(deploy: "DeployService" = Depends(mcp.service)) -> str:
+@mcp.collection("agentpack://snapshots")
+def snapshots(deploy: "DeployService", _session: str | None) -> object:
     """The snapshots[ that {rollback} can return to], newest first."""
-    return _as_json(deploy.snapshots)
+    return deploy.snapshots()
 
 
 @mcp.resource("agentpack://snapshots/{id}", mime_type="application/json")
 def snapshot(id: str, deploy: "DeployService" = Depends(mcp.service)) -> str:
     """One snapshot: its files and changes."""
-    return _as_json(lambda: deploy.snapshot(id))
-
-
-def _as_json(answer: Callable[[], Any]) -> str:
-    """An answer as the text of a resource; an error is an envelope, too."""
     try:
-        return to_text(jsonable(answer()))
+        answer: object = deploy.snapshot(id)
     except DeployError as error:
-        return to_text(jsonable(error.payload()))
+        answer = error.payload()
+    return bounded_text(answer, mcp.place_of("snapshot"))
+
+
+@mcp.completes("agentpack://snapshots/{id}", "id")
+def snapshot_ids(deploy: "DeployService", _given: Mapping[str, str]) -> list[str]:
+    """The snapshots' ids, newest first."""
+    return [row.id for row in deploy.snapshots().data.snapshots]

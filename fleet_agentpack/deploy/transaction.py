@@ -28,6 +28,10 @@ from fleet_agentpack.kit.swap import Area, Swap
 Report = Callable[[float, float | None, str], None]
 
 
+def silent(_done: float, _total: float | None, _text: str) -> None:
+    """Progress without a listener."""
+
+
 class Transaction:
     """Runs batches on a disk. The caller holds the home's lock."""
 

@@ -76,7 +76,6 @@ class TreeReader:
         return tree
 
     def _single(self, path: str) -> Blob:
-        looks.at(path)
         try:
             if os.path.islink(path):
                 return self._linked(path, os.stat(path))

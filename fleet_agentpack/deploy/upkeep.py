@@ -15,6 +15,9 @@ from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.targets import OPTIONS, PROJECT_ONLY
+from fleet_agentpack.deploy.transaction import Report, silent
+
+Wish = bool | None  # None: as it fits
 
 
 class Upkeep:
@@ -32,23 +35,24 @@ class Upkeep:
             made = make_starter(self._home, self._home.repo(repo), with_git=with_git)
             return Envelope.of("init", made)
 
-    def lock(self, request: Request) -> Envelope[results.Locked]:
+    def lock(self, request: Request, report: Report = silent) -> Envelope[results.Locked]:
         """Pin every module."""
         with naming("lock"), self._cache(request) as cache:
-            return Envelope.of("lock", self._pinning(request, cache).lock(self._manifest(request)))
+            pinning = self._pinning(request, cache, report)
+            return Envelope.of("lock", pinning.lock(self._manifest(request)))
 
-    def fetch(self, request: Request) -> Envelope[results.Fetched]:
+    def fetch(self, request: Request, report: Report = silent) -> Envelope[results.Fetched]:
         """Bring every pinned commit here."""
         with naming("fetch"), self._cache(request) as cache:
-            return Envelope.of("fetch", self._pinning(request, cache).fetch())
+            return Envelope.of("fetch", self._pinning(request, cache, report).fetch())
 
     def update(
-        self, request: Request, *, lock: bool | None = None, fetch: bool | None = None
+        self, request: Request, report: Report = silent, *, lock: Wish = None, fetch: Wish = None
     ) -> Envelope[results.Updated]:
         """Pin what is not pinned yet (all anew when asked), then fetch (unless asked not to)."""
         with naming("update"), self._cache(request) as cache:
             wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
-            pinning, found = self._pinning(request, cache), self._manifest(request)
+            pinning, found = self._pinning(request, cache, report), self._manifest(request)
             done = pinning.update(found, lock=wants_lock, fetch=wants_fetch, keep=not lock)
             return Envelope.of("update", done)
 
@@ -68,8 +72,8 @@ class Upkeep:
             wants_lock = pinning.is_due(lambda: self._manifest(request)) if lock is None else lock
             return wants_lock, wants_fetch
 
-    def _pinning(self, request: Request, cache: RepoCache) -> Pinning:
-        return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes)
+    def _pinning(self, request: Request, cache: RepoCache, report: Report = silent) -> Pinning:
+        return Pinning(self._home, self._home.repo(request.repo), cache.reader.hashes, report)
 
     def _manifest(self, request: Request) -> Manifest:
         return manifest_file.load(self._home.repo(request.repo), OPTIONS, PROJECT_ONLY)

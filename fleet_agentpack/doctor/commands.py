@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet_agentpack.console.command import Console, Line, declare
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint, Text
 from fleet_agentpack.deploy import commands as deploy
 from fleet_agentpack.kit.checks import Check
+from fleet_agentpack.kit.program import located
 
 MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "red")}
 
@@ -24,7 +25,7 @@ class Report:
     checks: Sequence[Check]
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:
+def add(parser: Parser, name: str) -> None:
     """Add the arguments of `doctor`."""
     deploy.add(parser, name)
     parser.add_argument("--all", action="store_true", help="check every domain, not only agentpack")
@@ -59,7 +60,11 @@ def _show(report: Report, paint: Paint) -> Iterator[Line]:
 
 
 def _finding(check: Check, paint: Paint) -> Text:
-    return (check.detail, paint(f" → {check.advice}", "cyan")) if check.advice else check.detail
+    return (
+        (check.detail, paint(f" → {located(check.advice)}", "cyan"))
+        if check.advice
+        else check.detail
+    )
 
 
 def _summary(checks: Sequence[Check]) -> str:

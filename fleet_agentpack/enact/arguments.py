@@ -13,7 +13,7 @@ from fleet_agentpack.enact.manifest import PATH_FORMATS
 from fleet_agentpack.enact.schemas import check
 from fleet_agentpack.enact.template import text_of
 from fleet_agentpack.kit.errors import Problem
-from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.paths import NoBaseError, PathArguments
 
 MOST_PROBLEMS = 10
 _UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")  # a program's arguments cannot contain these
@@ -40,7 +40,7 @@ class Prepared:
 class PathRules:
     """Where relative paths start, and what no tool may ever write to."""
 
-    cwd: Path
+    paths: PathArguments
     home: Path
     kept: tuple[Path, ...]
 
@@ -104,9 +104,12 @@ def _resolve(
 
 def _mount(name: str, rule: Mapping[str, Any], value: str, rules: PathRules) -> Mount:
     try:
-        path = (rules.cwd / expand_home(value, rules.home)).resolve(strict=True)
+        path = rules.paths.resolve(value).resolve(strict=True)
+    except NoBaseError as error:
+        raise _bad(name, str(error)) from error
     except (OSError, RuntimeError, ValueError) as error:
-        raise _bad(name, f"{value[:200]} does not exist") from error
+        hint = rules.paths.hint(value)
+        raise _bad(name, f"{value[:200]} does not exist{hint}") from error
     kind = rule["format"]
     if kind == "directory-path" and not path.is_dir():
         raise _bad(name, f"{value[:200]} is not a directory")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from fleet_agentpack.console.command import Commands, Console, Handler, Line
+from fleet_agentpack.console.parser import Parser
+from fleet_agentpack.console.progress import progress
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.enact import results
 from fleet_agentpack.kit.results import UNKNOWN
@@ -21,8 +23,10 @@ R = TypeVar("R")
 Work = Callable[["EnactService", argparse.Namespace], R]
 Show = Callable[[R, Console], Iterable[Line]]
 
+EXAMPLE = "agentpack/csv/stats"
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:
+
+def add(parser: Parser, name: str) -> None:
     """Add the arguments of `tool` or `mcp`."""
     commands = Commands(parser)
     if name == "tool":
@@ -33,31 +37,31 @@ def add(parser: argparse.ArgumentParser, name: str) -> None:
 
 def _add_tool_commands(commands: Commands) -> None:
     searched = _runs(lambda s, o: s.search(" ".join(o.query), o.limit), _hits)
-    search = commands.add("search", "find tools", searched)
+    search = commands.add("search", "find tools", searched, "csv statistics")
     search.add_argument("query", nargs="+", help="words to search for")
     limit = "maximum number of results (default: %(default)s)"
     search.add_argument("--limit", type=int, default=10, help=limit)
 
     learned = _runs(lambda s, o: s.learn(o.tool), _documentation)
-    learn = commands.add("learn", "read a tool's documentation", learned)
+    learn = commands.add("learn", "read a tool's documentation", learned, EXAMPLE)
     learn.add_argument("tool", help="owner/tool or owner/tool@version")
 
-    install = commands.add("install", "install a tool", _runs(_install, _message))
+    install = commands.add("install", "install a tool", _install, EXAMPLE)
     which = "owner/tool or owner/tool@version; with --project, all that it pins if left out"
     install.add_argument("tool", nargs="?", help=which)
     _add_project(install, "pin it in this directory's .enact/tools.json instead")
 
     removed = _runs(lambda s, o: s.uninstall(o.tool, project=o.project), _message)
-    uninstall = commands.add("uninstall", "remove a tool", removed)
+    uninstall = commands.add("uninstall", "remove a tool", removed, EXAMPLE)
     uninstall.add_argument("tool")
     _add_project(uninstall, "remove it from this directory's .enact/tools.json")
 
     listed = _runs(lambda s, o: s.project_tools() if o.project else s.installed(), _installed)
-    listing = commands.add("list", "list what is installed", listed)
+    listing = commands.add("list", "list what is installed", listed, "--project")
     _add_project(listing, "list what this directory's .enact/tools.json pins")
 
     ran = _runs(lambda s, o: s.run(o.tool, _arguments(o)), _output)
-    run = commands.add("run", "run a tool", ran)
+    run = commands.add("run", "run a tool", ran, f"{EXAMPLE} --input file=data.csv")
     run.add_argument("tool", help="owner/tool, owner/tool@version or owner/tool:script")
     run.add_argument("--args", default="{}", metavar="JSON", help="its arguments as a JSON object")
     run.add_argument(
@@ -67,9 +71,9 @@ def _add_tool_commands(commands: Commands) -> None:
 
 def _add_mcp_commands(commands: Commands) -> None:
     listing = _runs(lambda s, _: s.toolsets.list(), _toolsets)
-    commands.add("toolsets", "list the toolsets", listing)
+    commands.add("toolsets", "list the toolsets", listing, "")
     used = _runs(lambda s, o: s.toolsets.use(None if o.all else o.name), _message)
-    use = commands.add("use", "show clients one toolset, or everything", used)
+    use = commands.add("use", "show clients one toolset, or everything", used, "daily")
     chosen = use.add_mutually_exclusive_group(required=True)
     chosen.add_argument("name", nargs="?", help="the toolset")
     chosen.add_argument("--all", action="store_true", help="every installed tool")
@@ -81,38 +85,50 @@ def _add_mcp_commands(commands: Commands) -> None:
         "remove": ("remove a tool from one", lambda s, o: s.toolsets.remove(o.name, o.tool)),
     }
     for action, (text, work) in changes.items():
-        leaf = commands.add(f"toolset {action}", text, _runs(work, _message))
+        with_tool = action in ("add", "remove")
+        example = f"daily {EXAMPLE}" if with_tool else "daily"
+        leaf = commands.add(f"toolset {action}", text, _runs(work, _message), example)
         leaf.add_argument("name")
-        if action in ("add", "remove"):
+        if with_tool:
             leaf.add_argument("tool")
 
 
-def _add_project(parser: argparse.ArgumentParser, text: str) -> None:
+def _add_project(parser: Parser, text: str) -> None:
     parser.add_argument("--project", action="store_true", help=text)
+
+
+@contextmanager
+def _service(console: Console) -> Iterator[EnactService]:
+    from fleet_agentpack.enact.service import EnactService
+    from fleet_agentpack.enact.settings import EnactSettings
+
+    with closing(EnactService(EnactSettings.of(console.settings))) as service:
+        yield service
 
 
 def _runs(work: Work[R], show: Show[R]) -> Handler:
     """A command that does the work with a service of its own and shows the result."""
 
     def run(console: Console) -> None:
-        from fleet_agentpack.enact.service import EnactService
-        from fleet_agentpack.enact.settings import EnactSettings
-
-        with closing(EnactService(EnactSettings.of(console.settings))) as service:
+        with _service(console) as service:
             result = work(service, console.arguments)
         console.answer(result, show(result, console))
 
     return run
 
 
-def _install(service: EnactService, options: argparse.Namespace) -> results.ChangeResult:
+def _install(console: Console) -> None:
     from fleet_agentpack.enact.errors import EnactError
 
-    if options.tool:
-        return service.install(options.tool, project=options.project)
-    if not options.project:
+    given = console.arguments
+    if not given.tool and not given.project:
         raise EnactError.bad_argument("tool", "name a tool, or pass --project for all it pins")
-    return service.install_project()
+    with _service(console) as service, progress(lines=False) as told:
+        if given.tool:
+            result = service.install(given.tool, report=told, project=given.project)
+        else:
+            result = service.install_project()
+    console.answer(result, _message(result, console))
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, object]:

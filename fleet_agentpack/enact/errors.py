@@ -207,6 +207,12 @@ class EnactError(AppError):
         return cls("TOOL_CHANGED", message, restore, tool=name, version=version, change=what)
 
     @classmethod
+    def output_too_long(cls, name: str, how: str) -> Self:
+        """A tool ran, but a shortened output would not be what it promises."""
+        message = f"{name} ran, but its output is too long for an answer"
+        return cls("OUTPUT_TOO_LARGE", message, f"{how} for the output", tool=name)
+
+    @classmethod
     def registry_unavailable(cls, url: str, reason: str) -> Self:
         """The registry cannot be reached at all."""
         message = f"the registry {url} cannot be reached: {reason}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Literal, NotRequired, Protocol, TypedDict, TypeVar
 
 from fleet_agentpack.enact import names, template
 from fleet_agentpack.kit import frontmatter, yaml12
@@ -272,18 +272,14 @@ def _schema(data: Mapping[str, object], key: str, fallback: Schema | None = None
         return value
     if value.get("type", "object") != "object":
         raise ManifestError("inputSchema must describe an object")
-    for name, rule in _properties(value).items():
+    properties = value.get("properties", {})
+    if not isinstance(properties, dict):
+        raise ManifestError("inputSchema: properties must be a mapping")
+    for name, rule in properties.items():
         if isinstance(rule, dict) and "default" in rule and _takes_path(rule):
             reason = "a path must not have a default; only the caller names files"
             raise ManifestError(f"{name}: {reason}")
     return {"type": "object", **value}
-
-
-def _properties(schema: Mapping[str, object]) -> dict[str, object]:
-    found = schema.get("properties", {})
-    if not isinstance(found, dict):
-        raise ManifestError("inputSchema: properties must be a mapping")
-    return found
 
 
 def _takes_path(rule: Mapping[str, object]) -> bool:
@@ -326,9 +322,10 @@ def _declared(name: object, entry: object, tool: Script) -> Script:
 
 def _script(name: str | None, command: str, fields: Mapping[str, object], tool: Script) -> Script:
     """A command with its own fields; what it does not declare, it inherits from the tool."""
-    schema = _schema(fields, "inputSchema") or tool.input_schema or _inferred(command)
+    schema = _schema(fields, "inputSchema") or tool.input_schema or dict(_inferred(command))
     try:
-        template.check(command, _properties(schema))
+        properties = schema.get("properties")
+        template.check(command, properties if isinstance(properties, dict) else {})
     except template.TemplateError as error:
         raise ManifestError(str(error)) from error
     return Script(
@@ -341,9 +338,17 @@ def _script(name: str | None, command: str, fields: Mapping[str, object], tool: 
     )
 
 
-def _inferred(command: str) -> Schema:
+class _ObjectSchema(TypedDict):
+    type: Literal["object"]
+    properties: dict[str, dict[str, str]]
+    required: NotRequired[list[str]]
+
+
+def _inferred(command: str) -> _ObjectSchema:
     """The schema of a command without one: every placeholder is a required string."""
     found = template.parameters(command)
     properties = {name: {"type": "string"} for name in found}
-    schema: Schema = {"type": "object", "properties": properties}
-    return {**schema, "required": found} if found else schema
+    schema: _ObjectSchema = {"type": "object", "properties": properties}
+    if found:
+        schema["required"] = found
+    return schema

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.kit.fit import Part, Rows, Text, Whole
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
@@ -29,6 +30,7 @@ class Hit:
 class SearchResult:
     """Tools that match a query, best first."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("results"),)
     results: tuple[Hit, ...]
     warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
@@ -37,6 +39,7 @@ class SearchResult:
 class LearnResult:
     """A tool's documentation as Markdown."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Whole("documentation"),)
     documentation: str
     warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
@@ -73,6 +76,7 @@ class BrokenTool:
 class ToolList:
     """What is installed."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("tools"),)
     tools: tuple[InstalledTool, ...]
     warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
@@ -81,6 +85,7 @@ class ToolList:
 class RunResult:
     """What a run printed, and how it went."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Text("output"),)
     output: Any  # parsed JSON, or text
     exit_code: int
     duration_ms: int

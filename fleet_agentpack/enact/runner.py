@@ -45,7 +45,7 @@ class Runner:
     def __init__(self, settings: EnactSettings) -> None:
         self._settings = settings
         self._path_rules = arguments.PathRules(
-            settings.cwd, settings.home, (settings.root, *settings.own)
+            settings.paths, settings.home, (settings.root, *settings.own)
         )
         # A project's own `.enact/.env` is not read: a repository that the user merely opened must
         # not choose where a tool that holds the user's secrets sends them.

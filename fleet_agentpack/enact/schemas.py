@@ -17,7 +17,7 @@ LONGEST_CHECK_S = 5.0
 
 
 class _Validator(Protocol):
-    def iter_errors(self, instance: object) -> Iterable[Any]:
+    def iter_errors(self, instance: object) -> Iterable[object]:
         """Every `jsonschema.ValidationError`."""
 
 

@@ -96,13 +96,21 @@ class EnactService:
         from fleet_agentpack.enact.tool_documentation import describe
 
         wanted = parse(tool, version)
-        found = self._installed(wanted, session)
-        if found:
-            self._check(found)
-            names = self.projection(session).names.get(found.name, {})
-            return results.LearnResult(describe(found.manifest, names))
+        if self._installed(wanted, session):
+            return results.LearnResult(self.documentation(str(wanted), session))
         acquired = self._sources.acquire(wanted, self.config)
         return results.LearnResult(describe(acquired.manifest, {}), if_any(acquired.warnings))
+
+    def documentation(self, tool: str, session: str | None = None) -> str:
+        """The documentation of an installed tool; nothing is fetched."""
+        from fleet_agentpack.enact.tool_documentation import describe
+
+        wanted = parse(tool)
+        found = self._installed(wanted, session)
+        if found is None:
+            raise EnactError.not_installed(wanted.name)
+        self._check(found)
+        return describe(found.manifest, self.projection(session).names.get(found.name, {}))
 
     def install(
         self,
@@ -131,6 +139,11 @@ class EnactService:
         if mcp.active is not None and receipt.name not in mcp.visible():
             warnings.append(f"the active toolset {mcp.active!r} does not show {receipt.name}")
         return results.ChangeResult(message, if_any(warnings))
+
+    def mcp_names(self, tool: str, session: str | None = None) -> tuple[str, ...]:
+        """Under which names MCP clients see an installed tool; none if a toolset hides it."""
+        names = self.projection(session).names.get(parse(tool).name, {})
+        return tuple(names.values())
 
     def uninstall(
         self, tool: str, session: str | None = None, *, project: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.kit.paths import PathArguments
 from fleet_agentpack.settings import Settings, SettingsError
 
 Keyring = Callable[[str, str], str | None]  # a secret by service and account
@@ -23,7 +24,7 @@ class ContainerSettings:
     @classmethod
     def of(cls, settings: Settings) -> ContainerSettings:
         """The table `[enact.container]`. Raises `EnactError` for a value that cannot be used."""
-        if not settings.table("enact", "container"):
+        if settings.value("enact", "container") is None:
             return cls()  # runs at every start: without a table, the shapes are not imported
         from fleet_agentpack.config import ContainerTable
 
@@ -39,7 +40,8 @@ class EnactSettings:
     """Where things are, and how tools are run."""
 
     home: Path
-    cwd: Path
+    project: Path | None
+    paths: PathArguments  # what paths mean that a caller gives
     cache: Path
     state: Path
     environ: Mapping[str, str]
@@ -53,7 +55,8 @@ class EnactSettings:
         """The settings of this domain. Raises `EnactError` for an invalid `[enact.container]`."""
         return cls(
             home=settings.home,
-            cwd=settings.cwd,
+            project=settings.project,
+            paths=settings.paths,
             cache=settings.directories.cache,
             state=settings.directories.state,
             environ=settings.environ,
@@ -74,5 +77,7 @@ class EnactSettings:
 
     @property
     def project_file(self) -> Path:
-        """The project's own list of tools."""
-        return self.cwd / ".enact" / "tools.json"
+        """The project's own list of tools. Raises `EnactError` where there is no project."""
+        if self.project is None:
+            raise EnactError("PROJECT_REQUIRED", "this needs a project", self.paths.no_base)
+        return self.project / ".enact" / "tools.json"

@@ -1,6 +1,8 @@
 """The tool registry on the wire: six meta-tools, and every installed tool as its own tool."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 from weakref import WeakKeyDictionary
 
@@ -9,6 +11,8 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.kit.actions import Action, named
+from fleet_agentpack.kit.fit import Text
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import Settings
@@ -23,6 +27,7 @@ from fleet_agentpack.wire.provider import (
     DomainTools,
 )
 from fleet_agentpack.wire.replies import Reply
+from fleet_agentpack.wire.resources import told
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact import results
@@ -34,6 +39,7 @@ ToolVersion = Annotated[
     str | None, Field(description="Specific version (optional, defaults to latest)")
 ]
 META_KEY = "fleet-agentpack/run"
+MOST_NAMED = 5  # of a tool with many scripts
 
 
 def open_service(settings: Settings) -> "EnactService":
@@ -120,9 +126,9 @@ def enact__install(
     version: ToolVersion = None,
 ) -> "results.ChangeResult":
     """Install a tool globally. After installation, the tool becomes available as a callable MCP tool."""  # noqa: E501 - the contract's words
-    result = enact.install(tool, version, call.session, call.report)
+    installed = enact.install(tool, version, call.session, call.report)
     call.tools_changed()
-    return result
+    return replace(installed, message=f"{installed.message}. {_ways_to_run(enact, tool, call)}")
 
 
 @mcp.tool(annotations=DESTROYS)
@@ -164,22 +170,56 @@ def enact__run(
     return enact.run(tool, args, call.session, call.report)
 
 
+@mcp.collection("skill://")
+def skills(enact: "EnactService", session: str | None) -> object:
+    """Every installed tool; skill://NAME documents one."""
+    return enact.installed(session)
+
+
+@mcp.resource("skill://{name*}", mime_type="text/markdown")
+def skill(
+    name: str, enact: "EnactService" = Depends(mcp.service), call: Call = CurrentCall()
+) -> str:
+    """What an installed tool does and how it is used."""
+    try:
+        return enact.documentation(name, call.session)
+    except EnactError as error:
+        raise told(error) from error
+
+
+@mcp.completes("skill://{name*}", "name")
+def skill_names(enact: "EnactService", _given: Mapping[str, str]) -> list[str]:
+    """The names of the installed tools."""
+    return [tool.name for tool in enact.installed().tools]
+
+
+def _ways_to_run(enact: "EnactService", tool: str, call: Call) -> str:
+    """How to call what was just installed: not every client sees new tools before it restarts."""
+    run = Action("enact__run", {"tool": tool.partition("@")[0]}, "call {}")
+    own = enact.mcp_names(tool, call.session)
+    if not own:
+        return f"To run it, {run.for_agent()}."
+    called = " or ".join(name for name in map(named, own[:MOST_NAMED]) if name)
+    return f"To run it, call {called}; if your client does not list that, {run.for_agent()}."
+
+
 def _describe(enact: "EnactService", tool: "Projected") -> DynamicTool:
     """An installed tool with its own schema, description and annotations."""
     script, manifest = tool.script, tool.installed.manifest
     schema = script.input_schema if script else {"type": "object", "properties": {}}
     given: Mapping[str, Any] = script.annotations if script else {"readOnlyHint": True}
     output = script.output_schema if script else None
+    declared = output if output and output.get("type") == "object" else None
 
     def run(arguments: dict[str, Any], call: Call) -> Reply:
-        return _reply(enact.call(tool, arguments, call.report))
+        return _reply(enact.call(tool, arguments, call.report), tool.mcp_name, declared)
 
     return DynamicTool(
         name=tool.mcp_name,
         description=script.description if script else manifest.description,
         input_schema=schema,
         run=run,
-        output_schema=output if output and output.get("type") == "object" else None,
+        output_schema=declared,
         title=given.get("title"),
         annotations=_annotations(given, schema, network=manifest.network),
     )
@@ -203,12 +243,26 @@ def _annotations(
     )
 
 
-def _reply(result: "results.RunResult") -> Reply:
+def _reply(result: "results.RunResult", tool: str, schema: Mapping[str, Any] | None) -> Reply:
     """The tool's own output as the result; how it ran is beside it."""
     output = result.output
     ran = {key: getattr(result, key) for key in ("exit_code", "duration_ms", "provider")}
     facts = {META_KEY: ran}
     if isinstance(output, str):
-        return Reply(output, {"text": output}, facts)
+        text = (Text("text"),)
+        return Reply(output, {"text": output}, facts, lambda cut: str(cut["text"]), text)
     structured = output if isinstance(output, dict) else {"result": output}
-    return Reply(to_text(jsonable(structured)), structured, facts)
+    reply = Reply(to_text(jsonable(structured)), structured, facts)
+    if schema is None:
+        return reply
+    return replace(
+        reply,
+        conforms=partial(_conforms, tool, schema),
+        too_long=partial(EnactError.output_too_long, tool),
+    )
+
+
+def _conforms(tool: str, schema: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    from fleet_agentpack.enact.schemas import check
+
+    return not check(tool, schema, value)

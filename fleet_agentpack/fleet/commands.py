@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.console.ask import confirm
-from fleet_agentpack.console.command import Commands, Console
+from fleet_agentpack.console.command import Commands, Console, Handler
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.progress import progress
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.fleet.errors import FleetError
@@ -36,39 +36,46 @@ COLOURS = {
 }
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
+def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the fleet's subcommands."""
     commands = Commands(parser)
 
-    def command(name: str, help_line: str, run: Command, *given: str) -> argparse.ArgumentParser:
-        added = commands.add(
-            name, help_line, lambda console: asyncio.run(_with_fleet(run, console))
-        )
+    def command(name: str, help_line: str, run: Command, example: str, *given: str) -> Parser:
+        handler: Handler = lambda console: asyncio.run(_with_fleet(run, console))  # noqa: E731
+        added = commands.add(name, help_line, handler, example)
         for argument in given:
             added.add_argument(argument)
         return added
 
-    listing = command("list", "list all agents with status and task", _list)
+    listing = command("list", "list all agents with status and task", _list, "--watch")
     listing.add_argument("--watch", action="store_true", help="refresh the list until interrupted")
     listing.add_argument("--interval", type=_seconds, default=WATCH_S, metavar="SECONDS")
-    command("show", "show one agent in detail", _show, "agent")
-    creating = command("create", "create an agent and wait until it is ready", _create, "name")
+    command("show", "show one agent in detail", _show, "papi", "agent")
+    creating = command(
+        "create",
+        "create an agent and wait until it is ready",
+        _create,
+        "papi --project shop --spec 'Keep the build green'",
+        "name",
+    )
     creating.add_argument("--project", required=True)
     creating.add_argument("--role", default="coder")
     spec = creating.add_mutually_exclusive_group(required=True)
     spec.add_argument("--spec", help="what the agent is for")
     spec.add_argument("--spec-file", type=Path, metavar="FILE", help="read the spec from a file")
-    starting = command("start", "give an idle agent a task", _start, "agent")
+    example = "papi 'Fix the login bug'"
+    starting = command("start", "give an idle agent a task", _start, example, "agent")
     starting.add_argument("task", nargs="+", help="what to do")
-    command("stop", "interrupt an agent's task", _stop, "agent")
-    deleting = command("delete", "delete an agent and its workspace", _delete, "agent")
+    command("stop", "interrupt an agent's task", _stop, "papi", "agent")
+    deleting = command("delete", "delete an agent and its workspace", _delete, "papi", "agent")
     deleting.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    history = command("history", "list an agent's tasks, newest first", _history, "agent")
+    line = "list an agent's tasks, newest first"
+    history = command("history", line, _history, "papi --page 2", "agent")
     history.add_argument("--page", type=int, default=1)
     history.add_argument("--page-size", type=int, default=20)
-    command("roles", "list the roles of a project", _roles, "project")
-    command("projects", "list the projects that agents can work on", _projects)
-    command("logs", "show what an agent said", _logs, "agent")
+    command("roles", "list the roles of a project", _roles, "shop", "project")
+    command("projects", "list the projects that agents can work on", _projects, "")
+    command("logs", "show what an agent said", _logs, "papi", "agent")
 
 
 def _seconds(text: str) -> float:

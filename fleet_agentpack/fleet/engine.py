@@ -14,6 +14,7 @@ from fleet_agentpack.fleet.options import TOKEN_VARIABLE, choose_engine, coder_a
 from fleet_agentpack.fleet.roles import STANDARD_ROLES, Persona
 from fleet_agentpack.fleet.service import FleetService
 from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.project import find_project
 
 if TYPE_CHECKING:
     from fleet_agentpack.config import FleetTable, RoleTable
@@ -29,11 +30,12 @@ def open_fleet(settings: Settings, source: Source) -> FleetService:
     table = fleet_table(settings)
     open_backend = _coder if choose_engine(settings, table) == "coder" else _local
     backend = open_backend(settings, table)
-    return FleetService(backend, Ledger(settings.directories.state / "fleet.db"), source=source)
+    ledger = Ledger(settings.directories.state / "fleet.db")
+    return FleetService(backend, ledger, source=source, create_timeout_s=table.create_timeout_s)
 
 
 def _coder(settings: Settings, table: FleetTable) -> Backend:
-    from fleet_agentpack.fleet.coder.backend import CoderBackend, Timeouts
+    from fleet_agentpack.fleet.coder.backend import CoderBackend
     from fleet_agentpack.fleet.coder.client import CoderClient
     from fleet_agentpack.fleet.coder.projects import CoderNames
     from fleet_agentpack.fleet.coder.transport import Connection
@@ -42,8 +44,7 @@ def _coder(settings: Settings, table: FleetTable) -> Backend:
     coder = table.coder
     role = coder.role_parameter or CoderNames.role_parameter
     names = CoderNames(role, coder.spec_parameter, coder.app_slug, coder.projects)
-    timeouts = Timeouts(create_s=table.create_timeout_s)
-    return CoderBackend(CoderClient(Connection(url, token)), names, timeouts=timeouts)
+    return CoderBackend(CoderClient(Connection(url, token)), names)
 
 
 def _local(settings: Settings, table: FleetTable) -> Backend:
@@ -56,7 +57,7 @@ def _local(settings: Settings, table: FleetTable) -> Backend:
     from fleet_agentpack.fleet.local.backend import LocalBackend
     from fleet_agentpack.fleet.local.git import Git
     from fleet_agentpack.fleet.local.programs import DEFAULT_PROGRAM, load_programs
-    from fleet_agentpack.fleet.local.projects import LocalProjects
+    from fleet_agentpack.fleet.local.projects import LocalProjects, no_projects
     from fleet_agentpack.fleet.local.worktree import WorkingCopies
 
     environ = {name: value for name, value in settings.environ.items() if name not in OUR_SECRETS}
@@ -64,7 +65,11 @@ def _local(settings: Settings, table: FleetTable) -> Backend:
     git = Git(environ)
     roles = tuple(_persona(name, row) for name, row in table.roles.items())
     return LocalBackend(
-        LocalProjects(_paths(settings, table, git), roles or STANDARD_ROLES),
+        LocalProjects(
+            _paths(settings, table, git),
+            roles or STANDARD_ROLES,
+            no_projects(settings.no_project),
+        ),
         load_programs(table.programs),
         table.program or DEFAULT_PROGRAM,
         AgentFolders(state / "agents"),
@@ -74,11 +79,14 @@ def _local(settings: Settings, table: FleetTable) -> Backend:
 
 
 def _paths(settings: Settings, table: FleetTable, git: Git) -> dict[str, Path]:
-    """The configured projects; without any, the repository of the working directory."""
+    """The configured projects; without any, the repository that the project is in."""
     if table.projects:
         return {name: _path(settings, name, row.path) for name, row in table.projects.items()}
-    repository = git.repository_of(settings.cwd)
-    return {repository.name: repository} if repository else {}
+    repository = git.repository_of(settings.project) if settings.project else None
+    # The project may be in a repository of the whole home, which is no project.
+    if repository is None or not find_project(str(repository), str(settings.home)).path:
+        return {}
+    return {repository.name: repository}
 
 
 def _path(settings: Settings, name: str, path: str) -> Path:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from fleet_agentpack.fleet.models import Source, TaskStatus
+from fleet_agentpack.kit.fit import Part, Rows, Text
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 AgentStatus = Literal["busy", "idle", "offline"]
+RANKS: Mapping[AgentStatus, int] = {"busy": 0, "idle": 1, "offline": 2}
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Project:
 class ProjectList:
     """Every project that agents can be created for."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("projects"),)
     projects: list[Project]
     warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
@@ -45,6 +48,7 @@ class Role:
 class RoleList:
     """The roles of one project."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("roles"),)
     roles: list[Role]
 
 
@@ -60,6 +64,9 @@ class AgentSummary(NamedTuple):
 class AgentList:
     """Every agent of the fleet."""
 
+    parts: ClassVar[tuple[Part, ...]] = (
+        Rows("agents", collection="fleet://agents", first=lambda row: RANKS[row.status]),
+    )
     agents: list[AgentSummary]
     total_count: int
 
@@ -68,6 +75,7 @@ class AgentList:
 class AgentDetail:
     """Everything there is to know about one agent."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Text("spec"), Text("metadata"))
     name: str
     workspace_id: str
     status: AgentStatus
@@ -131,6 +139,7 @@ class TaskSummary:
 class TaskHistory:
     """One page of an agent's tasks, newest first."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("tasks"),)
     tasks: list[TaskSummary]
     total_count: int
     page: int

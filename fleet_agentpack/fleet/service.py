@@ -12,6 +12,7 @@ from typing import Any
 from fleet_agentpack.fleet import results
 from fleet_agentpack.fleet.arguments import check_existing_name, check_new_name, plain, required
 from fleet_agentpack.fleet.backend import Backend, Progress
+from fleet_agentpack.fleet.building import CREATE_TIMEOUT_S, Building
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
 from fleet_agentpack.fleet.ledger import Ledger, TaskOpenError
 from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, NewAgent, Source, Task, shorten
@@ -47,6 +48,7 @@ class FleetService:
         source: Source,
         now: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        create_timeout_s: float = CREATE_TIMEOUT_S,
     ) -> None:
         self._backend = backend
         self._ledger = ledger
@@ -54,12 +56,14 @@ class FleetService:
         self._now = now
         self._sleep = sleep
         self._fingerprints: dict[str, object] = {}  # by workspace id, as last reconciled
+        self._building = Building(create_timeout_s)
         self._handing_over: set[asyncio.Task[Task]] = set()
 
     async def close(self) -> None:
         """Finish handing over tasks, then close the engine and the ledger."""
         if self._handing_over:
             await asyncio.wait(self._handing_over)
+        await self._building.close()
         await self._backend.close()
         self._ledger.close()
 
@@ -73,6 +77,15 @@ class FleetService:
         """The roles of a project."""
         return results.RoleList(await self._backend.catalogue.roles(plain(project, "project")))
 
+    async def role(self, project: str, name: str) -> results.Role:
+        """One role of a project. Raises 404."""
+        listed = (await self.roles(project)).roles
+        for role in listed:
+            if role.name == name:
+                return role
+        known = ", ".join(role.name for role in listed)
+        raise FleetError.not_found(f"There is no role '{name[:80]}'; choose from {known}.")
+
     async def create(
         self, name: str, project: str, role: str, spec: str, report: Progress = quiet
     ) -> results.AgentCreated:
@@ -82,7 +95,9 @@ class FleetService:
             name, required(project, "project"), required(role, "role"), required(spec, "spec")
         )
         try:
-            agent = await self._backend.create(new, report)
+            agent = await self._building.agent(
+                name, lambda told: self._backend.create(new, told), report
+            )
         except FleetError as error:
             if error.kind != "not_found":
                 raise
@@ -109,6 +124,9 @@ class FleetService:
         if news:
             tasks |= await asyncio.to_thread(self._reconcile_fleet, news)
         rows = [_summary(agent, tasks.get(agent.workspace_id)) for agent in fleet]
+        known_names = {row.name.lower() for row in rows}
+        building = [name for name in self._building.names if name.lower() not in known_names]
+        rows += [results.AgentSummary(name, "offline", None) for name in building]
         return results.AgentList(rows, len(rows))
 
     async def show(self, name: str) -> results.AgentShown:
@@ -211,7 +229,12 @@ class FleetService:
 
     async def _find(self, name: str, *, detailed: bool = False) -> AgentSnapshot:
         check_existing_name(name)
-        return await self._backend.find(name, detailed=detailed)
+        try:
+            return await self._backend.find(name, detailed=detailed)
+        except FleetError as error:
+            if error.kind != "not_found":
+                raise
+            raise self._building.why_missing(name) or error from error
 
     async def _idle(self, agent: AgentSnapshot) -> AgentSnapshot:
         """The agent once it can take a task. Raises 409 when it is busy."""

@@ -1,5 +1,6 @@
 """The nine fleet tools: agents, their tasks, the projects and roles to choose from."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from fastmcp.dependencies import Depends
@@ -10,6 +11,7 @@ from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.approval import Approval, CurrentApproval, Unanswered
 from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.provider import DESTROYS_REMOTE, READS_REMOTE, WRITES_REMOTE, DomainTools
+from fleet_agentpack.wire.resources import bounded_text, told
 
 if TYPE_CHECKING:
     from fleet_agentpack.fleet import results
@@ -143,3 +145,47 @@ async def list_agent_projects(
     [Call {list_agent_roles or create_agent} next.]
     """
     return await fleet.projects()
+
+
+@mcp.collection("fleet://agents")
+async def agents(fleet: "FleetService", _session: str | None) -> object:
+    """Every agent with its status and its task; busy ones first where not all fit on a page."""
+    return await fleet.agents()
+
+
+@mcp.resource("fleet://agents/{name}", mime_type="application/json")
+async def agent(name: str, fleet: "FleetService" = Depends(mcp.service)) -> str:
+    """One agent in detail."""
+    try:
+        return bounded_text(await fleet.show(name), mcp.place_of("show_agent"))
+    except FleetError as error:
+        raise told(error) from error
+
+
+@mcp.resource("fleet://projects/{project}/roles/{role}", mime_type="application/json")
+async def project_role(
+    project: str, role: str, fleet: "FleetService" = Depends(mcp.service)
+) -> str:
+    """A role that an agent of a project can have."""
+    try:
+        return bounded_text(await fleet.role(project, role), mcp.place_of("list_agent_roles"))
+    except FleetError as error:
+        raise told(error) from error
+
+
+@mcp.completes("fleet://agents/{name}", "name")
+async def agent_names(fleet: "FleetService", _given: Mapping[str, str]) -> list[str]:
+    """The agents' names."""
+    return [row.name for row in (await fleet.agents()).agents]
+
+
+@mcp.completes("fleet://projects/{project}/roles/{role}", "project")
+async def project_names(fleet: "FleetService", _given: Mapping[str, str]) -> list[str]:
+    """The projects' names."""
+    return [row.name for row in (await fleet.projects()).projects]
+
+
+@mcp.completes("fleet://projects/{project}/roles/{role}", "role")
+async def role_names(fleet: "FleetService", given: Mapping[str, str]) -> list[str]:
+    """The roles of the project that was given."""
+    return [row.name for row in (await fleet.roles(given.get("project", ""))).roles]

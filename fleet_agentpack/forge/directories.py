@@ -6,34 +6,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.kit.paths import PathArguments, expand_home
 
 
 @dataclass(frozen=True)
 class Directories:
-    """The working directory, the home and the environment that a service was started with."""
+    """The project, the home and the environment that a service works with."""
 
-    cwd: Path
+    root: Path | None  # the project's directory; None where there is no project
     home: Path
     environ: Mapping[str, str]
+    no_project: str = ""  # why there is none and what to do, as a sentence
+    start: Path | None = None  # of a caller's relative paths, unless it is the project
 
     @property
     def project(self) -> Path:
-        """The project's own directory of definitions and configuration."""
-        return self.cwd / ".fractary"
+        """The project's own definitions and configuration. Raises `ForgeError` without one."""
+        if self.root is None:
+            raise ForgeError("CONFIG_ERROR", "this needs a project", self.no_project)
+        return self.root / ".fractary"
 
     @property
     def user(self) -> Path:
         """The user's directory, shared by all projects."""
         return self.home / ".fractary"
 
+    @property
+    def paths(self) -> PathArguments:
+        """What paths mean that a caller gives."""
+        return PathArguments(self.start or self.root, self.home, self.environ, self.no_project)
+
     def shown(self, path: Path | str) -> str:
-        """A path for a result: relative under the working directory, else as it is."""
-        try:
-            return str(Path(path).relative_to(self.cwd))
-        except ValueError:
-            return str(path)
+        """A path for a result: relative inside the project, else as it is."""
+        inside = self.root is not None and Path(path).is_relative_to(self.root)
+        return str(Path(path).relative_to(self.root)) if inside and self.root else str(path)
 
     def expanded(self, text: str) -> Path:
         """A configured path: `~` is the home, anything relative starts at the project."""
-        return self.cwd / expand_home(text, self.home)
+        return (self.root or self.home) / expand_home(text, self.home)

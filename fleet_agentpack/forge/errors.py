@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from fleet_agentpack.kit.actions import Action, called, steps
 from fleet_agentpack.kit.errors import AppError, Problem
@@ -71,6 +71,16 @@ def list_all(kind: str) -> Action:
     return call(f"{kind}_list", "List what there is: {}")
 
 
+class Failure(TypedDict):
+    """A failed call, as callers receive it."""
+
+    error: Literal[True]
+    code: str
+    message: str
+    details: dict[str, Any]
+    suggestions: list[str]
+
+
 class ForgeError(AppError):
     """An expected failure of a forge query or command."""
 
@@ -86,7 +96,7 @@ class ForgeError(AppError):
         """What an agent can do next."""
         return steps(self.actions)
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Failure:
         """The error as the contract has it."""
         return {
             "error": True,
@@ -124,9 +134,9 @@ class ForgeError(AppError):
 
     @classmethod
     def definition_missing(
-        cls, kind: str, name: str, *, searched: Sequence[str], **details: Any
+        cls, kind: str, name: str, *, searched: Sequence[str], advice: str = "", **details: Any
     ) -> ForgeError:
-        """No definition of that name in any tier that was searched."""
+        """No definition of that name in any tier that was searched; advice if one could not be."""
         similar = details.get("similar") or []
         versions = details.get("availableVersions") or []
         what, hint = f"No {kind} {name!r}", []
@@ -135,12 +145,13 @@ class ForgeError(AppError):
             hint = [f"Ask for another version: {', '.join(versions[:MOST_SHOWN])}"]
         elif similar:
             hint = [f"Did you mean {', '.join(similar)}?"]
-        where = f" in {', '.join(searched)}" if searched else ": this source is switched off"
+        off = ": there is no project" if advice else ": this source is switched off"
+        where = f" in {', '.join(searched)}" if searched else off
         return cls(
             "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
             f"{what}{where}",
             *hint,
-            *([] if searched else [SWITCH_ON]),
+            *([advice] if advice else [] if searched else [SWITCH_ON]),
             list_all(kind),
             name=name,
             **details,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 from fleet_agentpack.kit.files import UnreadableError, read_text
+
+T = TypeVar("T")
 
 KeyPath = tuple[str | int, ...]  # where a value is inside parsed data
 
@@ -98,7 +100,7 @@ def _is_deep(data: object) -> bool:
     return True
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique(pairs: list[tuple[str, T]]) -> dict[str, T]:
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from fleet_agentpack.forge.loaded import Warnings
 from fleet_agentpack.forge.names import Kind, Scope, Source
+from fleet_agentpack.kit.fit import Part, Rows, Text, Whole
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
@@ -38,6 +39,7 @@ class DefinitionRow:
 class AgentList:
     """A page of agents."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("agents"),)
     agents: tuple[DefinitionRow, ...]
     total: int
     limit: int
@@ -49,6 +51,7 @@ class AgentList:
 class ToolList:
     """A page of tools."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("tools"),)
     tools: tuple[DefinitionRow, ...]
     total: int
     limit: int
@@ -69,6 +72,7 @@ class Dependency:
 class AgentInfo(Described):
     """One agent in detail."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Whole("prompt"), Rows("dependencies"))
     tags: Maybe[tuple[str, ...]]
     tools: Maybe[tuple[str, ...]]
     extends: Maybe[str]
@@ -83,6 +87,7 @@ class AgentInfo(Described):
 class ToolInfo(Described):
     """One tool in detail; the two schemas are JSON Schemas."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Text("inputSchema"), Text("outputSchema"))
     tags: Maybe[tuple[str, ...]]
     inputSchema: Maybe[Mapping[str, Any]]
     outputSchema: Maybe[Mapping[str, Any]]
@@ -133,6 +138,7 @@ class PluginRow(PluginVersion):
 class PluginList:
     """Installed plugins."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("plugins"),)
     plugins: tuple[PluginRow, ...]
     total: int
     warnings: Warnings = UNKNOWN
@@ -189,6 +195,7 @@ class PluginMatch:
 class PluginSearch:
     """The plugins that match a query, the best match first."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("results"),)
     results: tuple[PluginMatch, ...]
     total: int
     query: str
@@ -209,6 +216,7 @@ class ConfigValue:
 class ConfigView:
     """The whole configuration, secrets masked, and the files it comes from."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Text("config"), Text("yaml"))
     config: Mapping[str, Any]
     sources: tuple[str, ...]
     yaml: Maybe[str] = UNKNOWN
@@ -229,6 +237,7 @@ class RegistryRow:
 class RegistryList:
     """The configured registries in the order in which they are asked."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("registries"),)
     registries: tuple[RegistryRow, ...]
     warnings: Warnings = UNKNOWN
 
@@ -306,6 +315,7 @@ class ForkRow:
 class ForkList:
     """Forked agents and tools."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("forks"),)
     forks: tuple[ForkRow, ...]
     total: int
     warnings: Warnings = UNKNOWN
@@ -349,6 +359,7 @@ class DifferenceCounts:
 class ForkDiff:
     """How a fork differs from its upstream."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("differences"), Text("unified"))
     name: str
     upstreamVersion: str
     localVersion: str
@@ -373,6 +384,7 @@ class ForkUpdate:
 class ForkCheck:
     """The forks whose upstream has a newer version."""
 
+    parts: ClassVar[tuple[Part, ...]] = (Rows("updates"),)
     updates: tuple[ForkUpdate, ...]
     total: int
     hasUpdates: bool

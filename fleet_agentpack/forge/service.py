@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fleet_agentpack.forge import results
 from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
@@ -22,7 +22,7 @@ from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, V
 from fleet_agentpack.forge.registries.transport import Transport
 from fleet_agentpack.forge.workspace import Workspace
 from fleet_agentpack.kit.files import UnreadableError, read_text
-from fleet_agentpack.kit.paths import is_inside
+from fleet_agentpack.kit.paths import NoBaseError, is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text
 from fleet_agentpack.settings import Settings
 
@@ -42,7 +42,10 @@ LOG_LEVELS = {
 
 def open_service(settings: Settings) -> ForgeService:
     """The service for these settings."""
-    return ForgeService(Directories(settings.cwd, settings.home, settings.environ))
+    start = None if settings.serving else settings.cwd
+    advice = settings.place.advice
+    directories = Directories(settings.project, settings.home, settings.environ, advice, start)
+    return ForgeService(directories)
 
 
 class ForgeService:
@@ -84,7 +87,8 @@ class ForgeService:
         """Agents or tools, nearest first; of several tags one is enough."""
         workspace = self.workspace()
         resolver = workspace.resolver
-        off = source != "all" and not resolver.tiers(source)
+        lacks_project = source == "local" and self.directories.root is None
+        off = source != "all" and not resolver.tiers(source) and not lacks_project
         found = resolver.listing(kind, source, want_tags=bool(tags), progress=report)
         rows = found.value
         if tags:
@@ -98,6 +102,15 @@ class ForgeService:
         )
         answer = results.AgentList if kind == "agent" else results.ToolList
         return answer(tuple(page), len(rows), limit, offset, warnings)
+
+    def names(self, kind: Kind | Literal["plugin", "fork"]) -> list[str]:
+        """The names of everything of a kind. Raises `ForgeError`."""
+        if kind == "plugin":
+            return [row.name for row in self.plugin_list().plugins]
+        if kind == "fork":
+            return [row.name for row in self.fork_list().forks]
+        found = self.workspace().resolver.listing(kind, "all", want_tags=False)
+        return [row.name for row in found.value]
 
     def info(
         self, kind: Kind, name: str, version: str | None = None, source: str = "all"
@@ -141,7 +154,7 @@ class ForgeService:
             place = (path or str(file))[:200]
             raise ForgeError(
                 "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
-                f"No {kind} definition at {place}",
+                f"No {kind} definition at {place}{self.directories.paths.hint(place)}",
                 list_all(kind),
                 path=place,
             ) from error
@@ -267,13 +280,16 @@ class ForgeService:
     def _given_path(
         self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool
     ) -> Path:
-        roots = (self.directories.cwd, configuration.global_root, self.directories.user)
+        shared = (configuration.global_root, self.directories.user)
+        roots = (self.directories.root, *shared) if self.directories.root else shared
         try:
-            path = self.directories.expanded(text)
+            path = self.directories.paths.resolve(text)
             if path.is_dir():
                 inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
                 path = next((each for each in inside if each.is_file()), inside[0])
             allowed = anywhere or is_inside(path, *roots)
+        except NoBaseError as error:
+            raise ForgeError.invalid(f"`path`: {error}", path=text[:200]) from error
         except (ValueError, OSError) as error:  # also a name that is too long for any file
             raise ForgeError.invalid(
                 "`path` is not a usable path",
@@ -281,7 +297,7 @@ class ForgeService:
             ) from error
         if not allowed:
             raise ForgeError.denied(
-                "`path` is outside the working directory and ~/.fractary",
+                f"`path` is outside the project and ~/.fractary{self.directories.paths.hint(text)}",
                 run(
                     "Start the server in the directory of the file, or use: {}",
                     f"{kind}-validate",

@@ -26,6 +26,7 @@ MIME_TYPES = {
     "yml": "application/yaml",
     "json": "application/json",
 }
+EVERYTHING = 1_000_000  # more definitions than anybody has
 Source = Literal["local", "global", "stockyard", "all"]
 Tags = Annotated[list[str] | None, Field(description="Any of these tags")]
 Limit = Annotated[int, Field(ge=1, le=1000)]
@@ -300,6 +301,24 @@ def fractary_forge_fork_check(
     return forge.fork_check(name)
 
 
+@mcp.collection("forge://agents")
+def forge_agents(forge: "ForgeService", _session: str | None) -> object:
+    """Every agent definition, as far as it is known."""
+    return forge.listing("agent", limit=EVERYTHING)
+
+
+@mcp.collection("forge://tools")
+def forge_tools(forge: "ForgeService", _session: str | None) -> object:
+    """Every tool definition, as far as it is known."""
+    return forge.listing("tool", limit=EVERYTHING)
+
+
+@mcp.collection("forge://plugins")
+def forge_plugins(forge: "ForgeService", _session: str | None) -> object:
+    """Every installed plugin."""
+    return forge.plugin_list()
+
+
 @mcp.resource("forge://agents/{name*}", name="forge_agent")
 def agent_definition(name: str, forge: "ForgeService" = Depends(mcp.service)) -> ResourceResult:
     """The definition of an agent"""
@@ -316,6 +335,13 @@ def tool_definition(name: str, forge: "ForgeService" = Depends(mcp.service)) -> 
 def plugin_manifest(name: str, forge: "ForgeService" = Depends(mcp.service)) -> ResourceResult:
     """The manifest of an installed plugin"""
     return _text_resource(lambda: forge.plugin_manifest_text(name))
+
+
+# What the `name` of each can be.
+mcp.completes("forge://agents/{name*}", "name")(lambda forge, _: forge.names("agent"))
+mcp.completes("forge://tools/{name*}", "name")(lambda forge, _: forge.names("tool"))
+mcp.completes("forge://plugins/{name*}", "name")(lambda forge, _: forge.names("plugin"))
+mcp.completes("forge_resolve_fork", "name")(lambda forge, _: forge.names("fork"))
 
 
 @mcp.prompt

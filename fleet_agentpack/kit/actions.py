@@ -8,9 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleet_agentpack.kit.program import NAME, located, program
 from fleet_agentpack.kit.results import to_text
 
-PROGRAM = "fleet-agentpack"
+PROGRAM = NAME
 
 # How a room's tools are called on the command line: `{"enact__install": "tool install {tool}"}`.
 # An argument without a place in braces becomes a flag, a place without an argument is shown as
@@ -73,11 +74,11 @@ class Action:
 
     def for_agent(self) -> str:
         """The step as an agent takes it: by calling the tool."""
-        return self.text.replace("{}", self._call() if self.tool else self._line({}))
+        return located(self.text).replace("{}", self._call() if self.tool else self._line({}))
 
     def for_person(self, commands: Commands) -> str:
         """The step as a person takes it: on the command line."""
-        return (self.person or self.text).replace("{}", self._line(commands))
+        return located(self.person or self.text).replace("{}", self._line(commands))
 
     def _call(self) -> str:
         given = ", ".join(f"{name}: {to_text(value)}" for name, value in self.arguments.items())
@@ -88,10 +89,10 @@ class Action:
         import shlex  # here, since every start of the server imports this module
 
         if not self.tool:
-            return shlex.join([PROGRAM, *self.words]) if self.words else "{}"
+            return f"{program()} {shlex.join(self.words)}" if self.words else "{}"
         if self.tool not in commands:
             return self._call()
-        return shlex.join([PROGRAM, *_words(commands[self.tool], self.arguments)])
+        return f"{program()} {shlex.join(_words(commands[self.tool], self.arguments))}"
 
 
 def steps(actions: Iterable[Action]) -> list[str]:

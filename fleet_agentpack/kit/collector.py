@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,7 +20,17 @@ def paused_collector() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if not gc.get_freeze_count():
+            if not _is_frozen():
                 gc.freeze()  # together: what was made counts as old, unlooked at
                 gc.unfreeze()
             gc.enable()
+
+
+_frozen = threading.Event()  # a server has frozen what it imported, which is never undone
+
+
+def _is_frozen() -> bool:
+    # Counting takes milliseconds where there is something to count: a server does it once.
+    if not _frozen.is_set() and gc.get_freeze_count():
+        _frozen.set()
+    return _frozen.is_set()

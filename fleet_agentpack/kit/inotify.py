@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, NamedTuple
 
 MODIFY, ATTRIB, CLOSE_WRITE, MOVED_FROM, MOVED_TO = 0x2, 0x4, 0x8, 0x40, 0x80
@@ -28,6 +29,9 @@ class Inotify:
 
     def __init__(self) -> None:
         import ctypes
+        from fcntl import ioctl
+        from functools import partial
+        from termios import FIONREAD
 
         libc: Any = ctypes.CDLL(None, use_errno=True)
         self._errno = ctypes.get_errno
@@ -36,6 +40,7 @@ class Inotify:
         self._descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
             raise self._error("inotify_init1")
+        self._ask: Any = partial(ioctl, self._descriptor, FIONREAD)
 
     def fileno(self) -> int:
         """What becomes readable when something happened."""
@@ -53,13 +58,13 @@ class Inotify:
         self._remove(self._descriptor, watch)
 
     def read(self) -> list[Event]:
-        """Everything that happened since the last time; does not wait."""
+        """Everything that has happened since the last time; what happens meanwhile is left."""
         events: list[Event] = []
-        try:
-            while data := os.read(self._descriptor, _LARGEST_READ):
-                events += _events_in(data)
-        except BlockingIOError:
-            pass
+        waiting = int.from_bytes(self._ask(bytes(4)), sys.byteorder)
+        while waiting > 0:
+            data = os.read(self._descriptor, _LARGEST_READ)
+            events += _events_in(data)
+            waiting -= len(data)
         return events
 
     def close(self) -> None:

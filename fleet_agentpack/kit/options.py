@@ -6,6 +6,11 @@ The front imports this module, so it uses the standard library's smallest parts.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Mapping
 
 # Options of a server → the variables that say the same.
 VARIABLES = {
@@ -20,6 +25,31 @@ VARIABLES = {
 ASK = ("never", "risky", "always", "require")
 LONGEST_PREFIX = 24  # the longest name of a tool stays below the 64 that clients take
 _PREFIX = re.compile(rf"[A-Za-z][A-Za-z0-9_-]{{0,{LONGEST_PREFIX - 1}}}")
+
+
+def add_choice(parser: ArgumentParser) -> None:
+    """Add the options that choose what a server serves."""
+    parser.add_argument(
+        "--only", metavar="DOMAIN[,DOMAIN]", default="", help="serve only these domains"
+    )
+    parser.add_argument("--read-only", action="store_true", help="leave out every tool that writes")
+    parser.add_argument("--tools", metavar="NAME[,NAME]", default="", help="serve only these tools")
+    parser.add_argument(
+        "--without", metavar="NAME[,NAME]", default="", help="leave these tools out"
+    )
+    parser.add_argument(
+        "--no-extras",
+        action="store_const",
+        const="1",
+        default="",
+        help="leave out the tools beyond the contracts",
+    )
+    parser.add_argument("--prefix", default="", help="put PREFIX_ before every tool's name")
+
+
+def variables_named(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the variables say, by the names of the options."""
+    return {name: environ.get(variable, "") for name, variable in VARIABLES.items()}
 
 
 def split_names(text: str) -> tuple[str, ...]:

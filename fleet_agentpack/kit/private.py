@@ -11,6 +11,7 @@ Measured as CPU time from start to `tools/list`, and per call over stdio.
 | FastMCP's state store | 2 % of start-up: no key-value library | FastMCP's own store |
 | FastMCP's inner server and lifespan | 0.7 of a call's time, odd lines answered | its own stdio |
 | the same, `subscriptions/listen` | 2026-07-28 clients hear of new tools | they list again |
+| the same, its table of methods | no `logging` that would never log | it is advertised |
 | a session's connection | news of tools, installs per session | no news, one shared store |
 | sigstore's shipped trust root | verification offline | the user has to name a trust root |
 """
@@ -18,13 +19,10 @@ Measured as CPU time from start to `tools/list`, and per call over stdio.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote
-
-if TYPE_CHECKING:
-    from mcp.server.connection import Connection
 
 SIGSTORE_PRODUCTION = "https://tuf-repo-cdn.sigstore.dev"
 _GONE = (AttributeError, ImportError, KeyError, TypeError)
@@ -93,11 +91,36 @@ class ProtocolServer(Protocol):
         """What `run` asks for."""
 
 
+class ClientConnection(Protocol):
+    """What we use of a client's connection."""
+
+    @property
+    def session_id(self) -> str | None:
+        """The HTTP session."""
+
+    @property
+    def exit_stack(self) -> AsyncExitStack:
+        """What is done when it ends."""
+
+    async def send_tool_list_changed(self) -> None:
+        """Tell the client that there are other tools now."""
+
+    async def send_prompt_list_changed(self) -> None:
+        """Tell the client that there are other prompts now."""
+
+
 def protocol_server(server: Any) -> ProtocolServer | None:
     """The SDK's server inside a FastMCP server; None when it cannot be reached any longer."""
     found = getattr(server, "_mcp_server", None)
     wanted = ("run", "add_request_handler", "create_initialization_options")
     return found if all(hasattr(found, name) for name in wanted) else None
+
+
+def advertise_no_logging(server: Any) -> None:
+    """Take back FastMCP's promise of log messages: we send none, whatever level is asked for."""
+    handlers = getattr(protocol_server(server), "_request_handlers", None)
+    if isinstance(handlers, dict):
+        handlers.pop("logging/setLevel", None)
 
 
 def can_serve_streams(server: Any) -> bool:
@@ -113,7 +136,7 @@ async def serve_streams(server: Any, reading: Any, writing: Any) -> None:
         await inner.run(reading, writing, inner.create_initialization_options())
 
 
-def connection_of(context: Any) -> Connection | None:
+def connection_of(context: Any) -> ClientConnection | None:
     """The connection behind a request; None where there is no client, or none to be seen."""
     try:
         connection = context.session._connection

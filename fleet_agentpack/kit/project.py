@@ -41,17 +41,21 @@ def find_project(given: str, home: str, cwd: str = "") -> FoundProject:
     if not start and not os.path.isabs(named):  # noqa: PTH117
         return FoundProject(reason="the working directory no longer exists")
     path = os.path.realpath(os.path.join(start, named))  # noqa: PTH118
-    if reason := _why_not(path, home):
+    if reason := why_no_project(path, home) or _why_closed(path):
         shown = given if "$" in given else path
         return FoundProject(reason=f"{shown} {reason}")
     return FoundProject(path)
 
 
-def _why_not(path: str, home: str) -> str:
-    if os.path.dirname(path) == path:  # noqa: PTH120
+def why_no_project(path: str, home: str) -> str:
+    """Why a directory can never be a project; empty if it can."""
+    real = os.path.realpath(path)
+    if os.path.dirname(real) == real:  # noqa: PTH120
         return "is the root directory"
-    if home and path == os.path.realpath(home):
-        return "is the home directory"
+    return "is the home directory" if home and real == os.path.realpath(home) else ""
+
+
+def _why_closed(path: str) -> str:
     try:
         os.scandir(path).close()
         os.stat(os.path.join(path, "."))  # noqa: PTH116, PTH118 - to look into it takes both
@@ -68,3 +72,14 @@ def _without_tilde(given: str, home: str) -> str:
     if home and (given == "~" or given.startswith("~/")):
         return os.path.join(home, given[2:])  # noqa: PTH118
     return given
+
+
+def up_to_repository(path: str) -> list[str]:
+    """A directory and those above it, up to its repository's root; outside of one, it alone."""
+    lineage = [path]
+    while os.path.dirname(lineage[-1]) != lineage[-1]:  # noqa: PTH120
+        lineage.append(os.path.dirname(lineage[-1]))  # noqa: PTH120
+    for count, place in enumerate(lineage, 1):
+        if os.path.lexists(os.path.join(place, ".git")):  # noqa: PTH118
+            return lineage[:count]
+    return lineage[:1]

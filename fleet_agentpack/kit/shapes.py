@@ -134,6 +134,11 @@ def unknown_keys(shape: Any, data: Any, at: Place = ()) -> list[UnknownKey]:
     return found
 
 
+def objects(rows: object) -> list[Mapping[str, Any]]:
+    """The objects in a list of parsed data; whatever else is there is left out."""
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
 def known_keys(shape: Any) -> set[str]:
     """The name of every key in the shape, at any depth."""
     hint, _, _ = _plain(shape)
@@ -143,7 +148,7 @@ def known_keys(shape: Any) -> set[str]:
     return known_keys(get_args(hint)[-1]) if get_origin(hint) in _MAPPINGS else set()
 
 
-def without(data: Any, places: Iterable[Place]) -> Any:
+def without(data: T, places: Iterable[Place]) -> T:
     """A copy of the data that lacks what is at these places."""
     dropped = set(places)
 
@@ -156,7 +161,7 @@ def without(data: Any, places: Iterable[Place]) -> Any:
             return [kept(row, place) for row, place in rows if place not in dropped]
         return value
 
-    return kept(data, ())
+    return typing.cast(T, kept(data, ()))
 
 
 def _wrong_inside(hint: Any, data: Any, at: Place, nouns: Nouns) -> Iterator[Misfit]:
@@ -235,7 +240,7 @@ def _made(kind: type[T], value: Any) -> T:
     raise TypeError
 
 
-def _plain(hint: Any) -> tuple[Any, list[Rule], bool]:
+def _plain(hint: Any) -> tuple[object, list[Rule], bool]:
     """A type without its annotations and without `None`; their rules; whether it may be `None`."""
     rules, nullable = [], False
     while True:

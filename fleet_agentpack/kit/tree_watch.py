@@ -26,10 +26,11 @@ LONGEST_CHAIN = 40  # of links that lead to links, as in the kernel
 
 _SELF = inotify.ATTRIB | inotify.DELETE_SELF | inotify.MOVE_SELF
 # A write through a memory map is told when the file is closed.
-_CONTENTS = inotify.NAMES | inotify.MODIFY | inotify.CLOSE_WRITE | _SELF
+_FILE = inotify.MODIFY | inotify.CLOSE_WRITE | _SELF
+_CONTENTS = inotify.NAMES | _FILE
 _PLAIN_DIRECTORY = inotify.ONLY_DIRECTORY | inotify.DO_NOT_FOLLOW
-_GONE = inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.IGNORED | inotify.UNMOUNT
-_LOST = _GONE | inotify.OVERFLOW
+_LOST_FILE = inotify.OVERFLOW | inotify.UNMOUNT  # it may go and come: its directory is watched
+_LOST = _LOST_FILE | inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.IGNORED
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
@@ -43,11 +44,11 @@ class News(IntEnum):
 
 @dataclass
 class _Place:
-    """A watched directory, link or file, by its path without links."""
+    """A watched directory or file."""
 
-    real: str
-    watch: int
+    real: str  # its path without links
     names: set[bytes] | None  # those that matter in a directory; None: all
+    is_file: bool = False
 
     def minds(self, name: bytes) -> bool:
         return self.names is None or name.lower() in self.names  # some directories fold names
@@ -78,7 +79,7 @@ class TreeWatch:
         self._by_real: dict[str, _Place] = {}  # directories only
         self._reached: dict[str, _Place] = {}  # the same, by the paths they were asked for
         self._whole: set[str] = set()  # directories in which every name matters, as asked for
-        self._checked = 0  # how many places were there when the mounts were checked
+        self._unchecked = True  # something was added since the mounts were checked
         self._late = False  # something may have been read before it was watched
         self.usable = True  # False for good, once something cannot be watched
 
@@ -92,10 +93,12 @@ class TreeWatch:
             place.names = None
         else:
             place = self._reach(directory)
-        if place is not None:
-            self._mind(place, None)
-            self._reached[directory] = place
-            self._whole.add(directory)
+        if place is None:
+            self.at(directory)  # no directory, or not yet
+            return
+        self._mind(place, None)
+        self._reached[directory] = place
+        self._whole.add(directory)
 
     def files(self, paths: Iterable[str]) -> None:
         """Before many files are looked at; links are told of one by one."""
@@ -114,16 +117,19 @@ class TreeWatch:
             self._reach(path)
             return
         self._mind(place, name)
-        target = _link_at(os.path.join(place.real, name))
+        real = os.path.join(place.real, name)
+        target = _link_at(real)
         if target is not None and self._is_short(depth):
             self.at(os.path.join(place.real, target), depth + 1)
+        elif place.names is not None and not self._plain_directory(place, real):
+            self._add(real, _FILE | inotify.DO_NOT_FOLLOW, is_file=True)
 
     def shared(self, path: str) -> None:
         """A file with other names: a write through one of those shows only in the file itself."""
         if not self.usable:
             return
         known = len(self._by_watch)
-        self._add(path, _CONTENTS | inotify.DO_NOT_FOLLOW)
+        self._add(path, _FILE | inotify.DO_NOT_FOLLOW, is_file=True)
         self._late = self._late or len(self._by_watch) > known
 
     def beyond_files(self) -> None:
@@ -152,8 +158,10 @@ class TreeWatch:
 
     def _weigh(self, event: Event) -> News:
         place = self._by_watch.get(event.watch)
-        if place is None or event.mask & _LOST:
+        if place is None or event.mask & (_LOST_FILE if place.is_file else _LOST):
             return News.LOST
+        if event.mask & inotify.IGNORED:
+            del self._by_watch[event.watch]
         return News.CHANGED if not event.name or place.minds(event.name) else News.NONE
 
     def _reach(self, path: str, depth: int = 0) -> _Place | None:
@@ -203,14 +211,17 @@ class TreeWatch:
         """From now on a name in a directory matters, or every name."""
         if place.names is None:
             return
-        if (not place.names or name is None) and self._add(place.real, _CONTENTS) is not place:
-            self._late = True  # another directory took its path just now
+        if not place.names or name is None:
+            mask = _CONTENTS if name is None else inotify.NAMES
+            if self._add(place.real, mask) is not place:
+                self._late = True  # another directory took its path just now
+        self._unchecked = True
         if name is None:
             place.names = None
         else:
             place.names.add(os.fsencode(name).lower())
 
-    def _add(self, real: str, mask: int) -> _Place | None:
+    def _add(self, real: str, mask: int, *, is_file: bool = False) -> _Place | None:
         """Watch what is at a path; None when nothing of that kind is there."""
         if len(self._by_watch) >= self._limit:
             self.usable = False
@@ -221,7 +232,10 @@ class TreeWatch:
         except (OSError, ValueError) as error:
             self.usable = isinstance(error, OSError) and error.errno in _ABSENT
             return None
-        return self._by_watch.setdefault(watch, _Place(real, watch, set()))
+        if watch not in self._by_watch:
+            self._by_watch[watch] = _Place(real, set(), is_file)
+            self._unchecked = True
+        return self._by_watch[watch]
 
     def _is_short(self, depth: int) -> bool:
         """Whether a chain of links is; otherwise it leads in a circle, and nothing is known."""
@@ -230,10 +244,10 @@ class TreeWatch:
 
     def _mounts_notify(self) -> bool:
         """Whether everything watched is on file systems that notify of every change."""
-        if self._checked != len(self._by_watch):
+        if self._unchecked:
             kinds = self._mounts.kinds().items()
             self.usable = all(self._notifies(point, kind) for point, kind in kinds)
-            self._checked = len(self._by_watch)
+            self._unchecked = False
         return self.usable
 
     def _notifies(self, point: str, kind: str) -> bool:

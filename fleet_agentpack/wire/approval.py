@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 from fastmcp.dependencies import CurrentContext, Depends
@@ -88,7 +88,7 @@ class Approval:
         """None once the person has agreed, else the question for the client to bring back."""
         if not self._can_ask:
             raise NotApprovedError(Refusal.NOBODY)
-        form = ElicitRequestFormParams(message=_text(question), requested_schema=_schema(question))
+        form = _form(question)
         if not self._is_modern:
             _check(await self._answer(form))
             return None
@@ -154,9 +154,10 @@ def _check(answer: ElicitResult) -> None:
         raise NotApprovedError(Refusal.DECLINED)
 
 
-def _schema(question: Question) -> dict[str, Any]:
+def _form(question: Question) -> ElicitRequestFormParams:
     agreed = {"type": "boolean", "title": question.agree, "default": False}
-    return {"type": "object", "properties": {AGREED: agreed}, "required": [AGREED]}
+    schema = {"type": "object", "properties": {AGREED: agreed}, "required": [AGREED]}
+    return ElicitRequestFormParams(message=_text(question), requested_schema=schema)
 
 
 def _text(question: Question) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -18,10 +18,11 @@ from fastmcp.server.dependencies import get_access_token
 
 from fleet_agentpack.kit.private import connection_of
 from fleet_agentpack.kit.results import clean
+from fleet_agentpack.wire.progress import PROGRESS
 
 P = ParamSpec("P")
 T = TypeVar("T")
-TOOLS_CHANGED = "tools_changed"  # in the server's lifespan context
+TOOLS_CHANGED: Final = "tools_changed"  # in the server's lifespan context
 
 
 class Call:
@@ -30,12 +31,16 @@ class Call:
     def __init__(self, context: Context) -> None:
         self.session = session_of(context)
         self._context = context
+        self._progress = PROGRESS.get()
         self._loop = asyncio.get_running_loop()
         self._pending: list[asyncio.Task[Any]] = []
 
     def report(self, done: float, total: float | None = None, text: str = "") -> None:
         """Tell the client how far the work is; in a worker thread, stop if it was cancelled."""
-        self._schedule(self._context.report_progress, done, total, clean(text) or None)
+        if self._progress:
+            self._schedule(self._progress.report, done, total, clean(text))
+        else:  # called from inside the process, past the middleware
+            self._schedule(self._context.report_progress, done, total, clean(text) or None)
 
     def tools_changed(self) -> None:
         """Tell the clients that the tools may have changed, before this call is answered."""

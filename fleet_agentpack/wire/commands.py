@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fleet_agentpack.console.command import Console, declare
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.kit.options import split_names
 from fleet_agentpack.kit.results import to_text
@@ -16,12 +16,13 @@ from fleet_agentpack.wire.server import served_tools
 BYTES_PER_TOKEN = 4  # a rule of thumb for JSON in English
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
+def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `tools`."""
     parser.add_argument("--only", metavar="DOMAIN[,DOMAIN]", default="", help="a part of them")
     parser.add_argument(
         "--tokens", action="store_true", help="print the size of tools/list instead"
     )
+    parser.example = "--tokens"
     declare(parser, run)
 
 

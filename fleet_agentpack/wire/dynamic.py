@@ -33,8 +33,9 @@ from fleet_agentpack.wire.installed_state import (
     state_path,
 )
 from fleet_agentpack.wire.known_shapes import MODERN
+from fleet_agentpack.wire.limits import bounded
 from fleet_agentpack.wire.provider import READS, WRITES_TAG, DomainTools, Services, tags_of
-from fleet_agentpack.wire.replies import ToolRefused, result_of
+from fleet_agentpack.wire.replies import ToolRefused, written
 from fleet_agentpack.wire.schema import without_nulls
 from fleet_agentpack.wire.selection import LONGEST_NAME, shortened
 
@@ -82,9 +83,10 @@ class ProjectedTool(Tool):
     """A dynamic tool as FastMCP sees it."""
 
     _tool: DynamicTool = PrivateAttr()
+    _place: str = PrivateAttr()
 
     @classmethod
-    def of(cls, tool: DynamicTool) -> ProjectedTool:
+    def of(cls, tool: DynamicTool, place: str) -> ProjectedTool:
         """The FastMCP tool for a described one."""
         projected = cls(
             name=tool.name,
@@ -95,7 +97,7 @@ class ProjectedTool(Tool):
             annotations=tool.annotations,
             tags=tags_of(tool.annotations),
         )
-        projected._tool = tool
+        projected._tool, projected._place = tool, place
         return projected
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
@@ -103,11 +105,14 @@ class ProjectedTool(Tool):
         run, given = self._tool.run, without_nulls(arguments, self.parameters)
         async with running_call(get_context()) as call:
             try:
-                if inspect.iscoroutinefunction(run):
-                    return result_of(await run(given, call))
-                return result_of(await anyio.to_thread.run_sync(run, given, call))
+                value = (
+                    await run(given, call)
+                    if inspect.iscoroutinefunction(run)
+                    else await anyio.to_thread.run_sync(run, given, call)
+                )
             except AppError as error:
                 raise ToolRefused(error) from error
+            return bounded(written(value), self._place)
 
     def to_mcp_tool(self, **overrides: Any) -> WireTool:
         """The tool as listed; its title only when it has one."""
@@ -116,6 +121,8 @@ class ProjectedTool(Tool):
 
 class DynamicTools(Provider):
     """Serves a domain's catalogue to FastMCP; nothing is registered, so nothing goes stale."""
+
+    kind = "tools"
 
     def __init__(
         self, domain: DomainTools, services: Services, fixed: Collection[str], prefix: str = ""
@@ -126,13 +133,14 @@ class DynamicTools(Provider):
         self._fixed = fixed  # names that are taken: a call of one never looks into the catalogue
         self._wrapped: weakref.WeakKeyDictionary[DynamicTool, ProjectedTool]
         self._wrapped = weakref.WeakKeyDictionary()
-        self._kept: tuple[Any, Catalogue] | None = None
+        self._catalogues: dict[object, Catalogue] = {}  # by the service that it is of
         self._kept_stamps: Mapping[str, Stamp | None] | None = None
 
     def fingerprint(self) -> object:
         """See `Catalogue.fingerprint`."""
         try:
-            return self._catalogue().fingerprint()
+            self._catalogue()
+            return [each.fingerprint() for each in list(self._catalogues.values())]
         except (AppError, SettingsError) as error:  # a domain that cannot be opened has no tools
             return str(error)
 
@@ -181,15 +189,15 @@ class DynamicTools(Provider):
     def _wrap(self, tool: DynamicTool) -> ProjectedTool:
         """The FastMCP tool for a described one, made once: a list may have hundreds."""
         if tool not in self._wrapped:
-            self._wrapped[tool] = ProjectedTool.of(tool)
+            self._wrapped[tool] = ProjectedTool.of(tool, self._domain.place_of(tool.name))
         return self._wrapped[tool]
 
     def _catalogue(self) -> Catalogue:
         assert self._domain.catalogue is not None  # noqa: S101 - made only for domains that have one
         service = self._services.get(self._domain)
-        if self._kept is None or self._kept[0] is not service:
-            self._kept = (service, self._domain.catalogue(service))
-        return self._kept[1]
+        if service not in self._catalogues:
+            self._catalogues[service] = self._domain.catalogue(service)
+        return self._catalogues[service]
 
 
 def _listed(tool: ProjectedTool) -> ListedTool:

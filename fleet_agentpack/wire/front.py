@@ -13,9 +13,15 @@ import select
 import signal
 from typing import TYPE_CHECKING
 
+from fleet_agentpack.kit.project import up_to_repository
 from fleet_agentpack.kit.watch import POLL_INTERVAL_S, Watch, open_watch
 from fleet_agentpack.wire.descriptors import ClaimedStdio, Handover, read_some, write_some
-from fleet_agentpack.wire.installed_state import InstalledTools, stamps_of, state_path
+from fleet_agentpack.wire.installed_state import (
+    InstalledTools,
+    prompts_state_path,
+    stamps_of,
+    state_path,
+)
 from fleet_agentpack.wire.known_shapes import LONGEST_LINE, Known, known_message
 from fleet_agentpack.wire.recorded import LISTINGS, RecordedListing
 
@@ -31,11 +37,11 @@ QUIET_S = 0.05  # an install changes several files; it is told once
 MOST_SELECTABLE = 1024
 
 _LISTINGS = frozenset(LISTINGS)
-_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+_CHANGED = '{"jsonrpc":"2.0","method":"notifications/%s_changed"}\n'
 
 
 def serve_known(
-    wire: ClaimedStdio, listing: RecordedListing, home: str, cache: str
+    wire: ClaimedStdio, listing: RecordedListing, home: str, cache: str, project: str
 ) -> Handover | None:
     """Answer what is known, until something else arrives; None when the client has gone."""
     if max(wire) >= MOST_SELECTABLE:
@@ -46,6 +52,11 @@ def serve_known(
         InstalledTools([os.path.join(home, each) for each in sources], state_path(cache, domain))  # noqa: PTH118
         for domain, sources in listing.dynamic.items()
     ]
+    for domain, folder in listing.prompt_folders.items() if project else ():
+        places = dict.fromkeys([*up_to_repository(project), os.path.realpath(home)])
+        roots = [os.path.join(place, folder) for place in places]  # noqa: PTH118
+        kept = prompts_state_path(cache, domain, project)
+        installed.append(InstalledTools(roots, kept, "prompts/list"))
     try:
         return _Front(wire, listing, installed).run()
     except BrokenPipeError:
@@ -152,13 +163,14 @@ class _Front:
 
     def _listed(self, method: str, *, modern: bool) -> str | None:
         more: list[str] = []
-        for each in self._installed if method == "tools/list" else ():
-            tools = each.listed(modern=modern, show=self._listing.installed)
-            if tools is None:
+        coming_and_going = [each for each in self._installed if each.method == method]
+        for each in coming_and_going:
+            items = each.listed(modern=modern, show=self._listing.installed)
+            if items is None:
                 self._current = None
                 return None
-            more += tools
-        if method == "tools/list" and not modern:
+            more += items
+        if coming_and_going and not modern:
             self._told = self._current = self._known()
         return self._listing.listing(method, modern=modern, more=more)
 
@@ -213,10 +225,14 @@ class _Front:
                 return
 
     def _tell_of_changes(self) -> None:
-        now = stamps_of(self._told or ())
-        if now != self._told:
+        told, now = self._told or {}, stamps_of(self._told or ())
+        if now != told:
             self._told, self._current = now, None
-            self._write(_CHANGED)
+            changed = {path for path, stamp in now.items() if stamp != told[path]}
+            for method in ("tools/list", "prompts/list"):
+                behind = (each.known for each in self._installed if each.method == method)
+                if any(changed & known.keys() for known in behind):
+                    self._write((_CHANGED % method).encode())
 
     def _known(self) -> dict[str, Stamp | None]:
         return {path: stamp for each in self._installed for path, stamp in each.known.items()}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import socket
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -13,6 +15,7 @@ from fastmcp.server.auth import AccessToken, TokenVerifier
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import APP, HttpSettings
 from fleet_agentpack.version import __version__
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from fastmcp import FastMCP
 
 MCP_PATH = "/mcp"
+BACKLOG = 2048
 SHUTDOWN_GRACE_S = 2
 SESSION_IDLE_S = 30 * 60.0  # a client that comes back later shakes hands again
 
@@ -41,7 +45,42 @@ class BearerToken(TokenVerifier):
         return AccessToken(token=token, client_id=client, scopes=[])
 
 
-async def serve_http(mcp: FastMCP[Any], http: HttpSettings, log_level: str) -> None:
+class ListenError(AppError):
+    """The address cannot be listened on; the message says why and what to do."""
+
+
+def listen(http: HttpSettings) -> list[socket.socket]:
+    """Open the sockets to listen on. Raises `ListenError`."""
+    place = f"port {http.port} on {http.host}"
+    found: list[socket.socket] = []
+    try:
+        for family, address in _addresses(http):
+            found.append(socket.create_server(address, family=family, backlog=BACKLOG))
+    except OSError as error:
+        for each in found:
+            each.close()
+        raise ListenError(_why(error, place)) from error
+    return found
+
+
+def _addresses(http: HttpSettings) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    for found in socket.getaddrinfo(http.host, http.port, type=kind, flags=flags):
+        yield found[0], found[4]
+
+
+def _why(error: OSError, place: str) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"{place} is in use; choose another with --port, or end what listens there"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{place} is not yours to listen on; choose one above 1023 with --port"
+    reason = (error.strerror or str(error)).lower()
+    return f"cannot listen on {place}: {reason}; check --host"
+
+
+async def serve_http(
+    mcp: FastMCP[Any], http: HttpSettings, log_level: str, sockets: list[socket.socket]
+) -> None:
     """Serve until a signal ends it."""
     mcp.custom_route("/health", methods=["GET"])(_health)
     app = mcp.http_app(
@@ -64,7 +103,7 @@ async def serve_http(mcp: FastMCP[Any], http: HttpSettings, log_level: str) -> N
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
-    await _Server(config).serve()
+    await _Server(config).serve(sockets)
 
 
 class _Server(uvicorn.Server):
@@ -72,8 +111,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for each in self.servers:
-            host, port = each.sockets[0].getsockname()[:2]
+        for each in sockets or []:
+            host, port = each.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             sys.stderr.write(f"{APP} {__version__} listens on http://{shown}:{port}{MCP_PATH}\n")
 

@@ -67,7 +67,7 @@ class BoundedSessions:
         kept = (b"host", b"authorization", b"mcp-protocol-version")
         headers = [pair for pair in session.scope["headers"] if pair[0] in kept]
 
-        async def receive() -> MutableMapping[str, Any]:
+        async def receive() -> MutableMapping[str, str | bytes | bool]:
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(_: MutableMapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from binascii import crc32
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet_agentpack.kit.stamps import UNCERTAIN, Stamp, stamp
@@ -59,6 +60,11 @@ def state_path(cache: str, domain: str) -> str:
     return os.path.join(cache, f"{domain}-listed.json")  # noqa: PTH118
 
 
+def prompts_state_path(cache: str, domain: str, project: str) -> str:
+    """Where the prompts that a domain finds in a project are kept."""
+    return state_path(cache, f"{domain}-prompts-{crc32(os.fsencode(project)):08x}")
+
+
 def read_state(path: str) -> InstalledState | None:
     """The kept state; None when there is none that this version wrote."""
     try:
@@ -87,10 +93,10 @@ def _listed_tool(legacy: str, modern: str, writes: object) -> ListedTool:
 
 
 class InstalledTools:
-    """The installed tools as the front knows them."""
+    """The tools, or the prompts, that come and go, as the front knows them."""
 
-    def __init__(self, roots: list[str], kept: str) -> None:
-        self._roots, self._kept = roots, kept
+    def __init__(self, roots: list[str], kept: str, method: str = "tools/list") -> None:
+        self._roots, self._kept, self.method = roots, kept, method
         self.known = stamps_of(roots)  # the files that the last list was made from, as they were
 
     def listed(self, *, modern: bool, show: Callable[..., str]) -> list[str] | None:
@@ -106,7 +112,8 @@ class InstalledTools:
             return None
         self.known = dict(state.stamps)
         shown = (
-            show(each.modern if modern else each.legacy, writes=each.writes) for each in state.tools
+            show(each.modern if modern else each.legacy, writes=each.writes, method=self.method)
+            for each in state.tools
         )
         return [text for text in shown if text]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+T = TypeVar("T")
 
 MODERN = "2026-07-28"
 REPLAYED_ID = "fleet-agentpack:handshake"  # the answer to a request with this id is not sent
@@ -106,7 +108,7 @@ def _parsed(line: bytes) -> object:
         return None
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repetition(pairs: list[tuple[str, T]]) -> dict[str, T]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key twice")

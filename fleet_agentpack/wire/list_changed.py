@@ -1,25 +1,25 @@
-"""Tells connected clients that the list of tools changed, in both protocol eras."""
+"""Tells connected clients that the list of tools or prompts changed, in both protocol eras."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from fastmcp.server.middleware.middleware import CallNext, Middleware, MiddlewareContext
-from mcp.server.connection import Connection
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
+    PromptsListChanged,
     ServerEvent,
     ToolsListChanged,
 )
 from mcp_types import InitializeResult, SubscriptionsListenRequestParams
 
-from fleet_agentpack.kit.private import connection_of, protocol_server
+from fleet_agentpack.kit.private import ClientConnection, connection_of, protocol_server
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.kit.watch import POLL_INTERVAL_S, Watch, open_watch
 from fleet_agentpack.wire.installed_state import stamps_of
@@ -32,36 +32,38 @@ logger = logging.getLogger(__name__)
 SEND_TIMEOUT_S = 5.0
 
 
-class WatchedTools(Protocol):
-    """Tools that come and go: how to see a change, and which files to watch for it."""
+class WatchedItems(Protocol):
+    """What comes and goes: how to see a change, and which files to watch for it."""
+
+    kind: str  # "tools" or "prompts"
 
     def fingerprint(self) -> object:
-        """A value that differs when the tools have changed."""
+        """A value that differs when they have changed."""
 
     def sources(self) -> Mapping[str, Stamp | None]:
         """The files whose change may change them."""
 
 
 class ListChanged(Middleware):
-    """Knows who is connected and brings them `tools/list_changed`."""
+    """Knows who is connected and brings them `tools/list_changed` and `prompts/list_changed`."""
 
     def __init__(
         self,
         session_ended: Callable[[str], Awaitable[None]],
         listed: Mapping[str, Stamp | None] | None = None,
     ) -> None:
-        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._connections: weakref.WeakSet[ClientConnection] = weakref.WeakSet()
         self._bus = _Bus(before_subscribing=self._look_once)
         self._session_ended = session_ended
-        self._tools: Sequence[WatchedTools] = ()
+        self._items: Sequence[WatchedItems] = ()
         self._seen: list[object] | None = None  # None while nobody listens
         self._looking = anyio.Lock()
         self._wanted = anyio.Event()  # somebody listens
         self._listed = listed  # all files behind the list that the front gave, while they stay so
 
-    def attach(self, mcp: FastMCP[Any], tools: Sequence[WatchedTools]) -> None:
-        """Watch these tools, and serve `subscriptions/listen`, the handshake-less way."""
-        self._tools = tools
+    def attach(self, mcp: FastMCP[Any], items: Sequence[WatchedItems]) -> None:
+        """Watch these, and serve `subscriptions/listen`, the handshake-less way."""
+        self._items = items
         inner = protocol_server(mcp)
         if inner is not None:
             inner.add_request_handler(
@@ -83,29 +85,41 @@ class ListChanged(Middleware):
     async def look(self) -> None:
         """Tell the clients if the list is another one than they know; nobody hears of it twice."""
         async with self._looking:
-            if not await anyio.to_thread.run_sync(self._has_changed):
-                return
-        await self._publish()
+            changed = await anyio.to_thread.run_sync(self._changed)
+        for kind in changed:
+            await self._publish(kind)
 
-    def _has_changed(self) -> bool:
+    def _changed(self) -> list[str]:
+        """The kinds of lists that are other ones now."""
         if self._listed is not None:
-            if stamps_of(self._listed) == self._listed:
-                return False  # known without opening the domain, which takes its time
+            now = stamps_of(self._listed)
+            if now == self._listed:
+                return []  # known without opening the domain, which takes its time
+            changed = {path for path, stamp in now.items() if stamp != self._listed[path]}
             self._listed, self._seen = None, self._look()
-            return True
+            return self._kinds(changed & each.sources().keys() for each in self._items) or ["tools"]
         before = self._seen
         self._seen = before and self._look()
-        return self._seen != before
+        if not before or not self._seen:
+            return []
+        return self._kinds(old != new for old, new in zip(before, self._seen, strict=True))
 
-    async def _publish(self) -> None:
+    def _kinds(self, changed: Iterable[object]) -> list[str]:
+        pairs = zip(self._items, changed, strict=True)
+        return list(dict.fromkeys(each.kind for each, is_changed in pairs if is_changed))
+
+    async def _publish(self, kind: str) -> None:
         for connection in list(self._connections):
             with contextlib.suppress(Exception), anyio.move_on_after(SEND_TIMEOUT_S):
-                await connection.send_tool_list_changed()
-        await self._bus.publish(ToolsListChanged())
+                if kind == "prompts":
+                    await connection.send_prompt_list_changed()
+                else:
+                    await connection.send_tool_list_changed()
+        await self._bus.publish(PromptsListChanged() if kind == "prompts" else ToolsListChanged())
 
     async def watch(self) -> None:
-        """Publish whenever the tools change; looks only while somebody listens."""
-        if not self._tools:
+        """Publish whenever a list changes; looks only while somebody listens."""
+        if not self._items:
             return
         await self._wanted.wait()
         watch = open_watch()
@@ -128,7 +142,7 @@ class ListChanged(Middleware):
         watch.drain()
         if self._listed is not None:
             return watch.arm(self._listed)
-        return watch.arm([path for each in self._tools for path in each.sources()])
+        return watch.arm([path for each in self._items for path in each.sources()])
 
     def _look_once(self) -> None:
         """What the first listener may take for granted, noted before it is answered."""
@@ -137,9 +151,9 @@ class ListChanged(Middleware):
             self._seen = self._look()
 
     def _look(self) -> list[object]:
-        return [each.fingerprint() for each in self._tools]
+        return [each.fingerprint() for each in self._items]
 
-    async def _forget(self, connection: Connection) -> None:
+    async def _forget(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
         if connection.session_id:
             await self._session_ended(connection.session_id)

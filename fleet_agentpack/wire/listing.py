@@ -13,7 +13,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import anyio
 from fastmcp.resources.base import Resource
@@ -38,7 +38,13 @@ if TYPE_CHECKING:
 
     from fleet_agentpack.wire.provider import DomainTools
 
-Request = tuple[str, dict[str, Any]]
+
+class Request(NamedTuple):
+    """A request of a client."""
+
+    method: str
+    params: dict[str, Any]
+
 
 _HANDSHAKE_VERSION = HANDSHAKE_PROTOCOL_VERSIONS[-1]
 _CLIENT = {"name": "listing", "version": "0"}
@@ -58,7 +64,7 @@ NAMES = {name: name.split("/")[-2] for name in LISTINGS} | {
 def initialize(version: str) -> Request:
     """A handshake."""
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": _CLIENT}
-    return "initialize", params
+    return Request("initialize", params)
 
 
 def results(
@@ -106,26 +112,12 @@ def _result(message: JSONRPCMessage) -> str:
     return text.removeprefix(opening).removesuffix("}")
 
 
-def make() -> dict[str, Any]:
-    """Everything that the front needs to know."""
-    chosen = dict(zip(rooms.ROOMS, rooms.select(), strict=True))
-    handshake = initialize(_HANDSHAKE_VERSION)
-    return {
-        "server_name": rooms.SERVER_NAME,
-        "domains": {name: _facts(domain) for name, domain in chosen.items()},
-        "versions": [*HANDSHAKE_PROTOCOL_VERSIONS],
-        "notes": {
-            method: {
-                name: notes for name, each in chosen.items() if (notes := _notes(each, method))
-            }
-            for method in LISTINGS
-        },
-        "legacy": _era(handshake, {}, chosen),
-        "modern": _era(("server/discover", ENVELOPE), ENVELOPE, chosen),
-    }
+class _Listed(TypedDict):
+    frame: str
+    items: dict[str, list[str]]  # by domain
 
 
-def _facts(domain: DomainTools) -> dict[str, Any]:
+def _facts(domain: DomainTools) -> dict[str, str | list[str]]:
     """What the front has to know of a domain, also which files tell of its installed tools."""
     with tempfile.TemporaryDirectory() as home:
         services = Services(_settings(Path(home)))
@@ -135,19 +127,22 @@ def _facts(domain: DomainTools) -> dict[str, Any]:
         "server_name": domain.server_name,
         "instructions": domain.instructions,
         "sources": below,
+        "prompt_folder": domain.prompt_folder,
     }
 
 
-def _era(first: Request, params: dict[str, Any], chosen: dict[str, DomainTools]) -> dict[str, Any]:
+def _era(
+    first: Request, params: dict[str, Any], chosen: dict[str, DomainTools]
+) -> dict[str, str | _Listed]:
     """The answers of one era, as templates and items."""
-    requests = [first, *((method, params) for method in LISTINGS)]
+    requests = [first, *(Request(method, params) for method in LISTINGS)]
     with tempfile.TemporaryDirectory() as home:
         by_domain = {
             name: results(Selection((name,)), Path(home), requests) for name in rooms.ROOMS
         }
     name, domain = next(iter(chosen.items()))
     opening, *lists = by_domain[name]
-    recorded: dict[str, Any] = {first[0]: _template(opening, domain)}
+    recorded: dict[str, str | _Listed] = {first[0]: _template(opening, domain)}
     for number, (method, text) in enumerate(zip(LISTINGS, lists, strict=True), 1):
         every = {each: json.loads(found[number]) for each, found in by_domain.items()}
         recorded[method] = {
@@ -198,8 +193,23 @@ def _notes(domain: DomainTools, method: str) -> list[Note]:
 
 
 def text() -> str:
-    """The file as it should be."""
-    return json.dumps(make(), indent=1, ensure_ascii=False) + "\n"
+    """The file as it should be: everything that the front needs to know."""
+    chosen = dict(zip(rooms.ROOMS, rooms.select(), strict=True))
+    handshake = initialize(_HANDSHAKE_VERSION)
+    known = {
+        "server_name": rooms.SERVER_NAME,
+        "domains": {name: _facts(domain) for name, domain in chosen.items()},
+        "versions": [*HANDSHAKE_PROTOCOL_VERSIONS],
+        "notes": {
+            method: {
+                name: notes for name, each in chosen.items() if (notes := _notes(each, method))
+            }
+            for method in LISTINGS
+        },
+        "legacy": _era(handshake, {}, chosen),
+        "modern": _era(Request("server/discover", ENVELOPE), ENVELOPE, chosen),
+    }
+    return json.dumps(known, indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, CallToolRequestParams
 
 from fleet_agentpack.kit.actions import names_of_tools
 from fleet_agentpack.kit.errors import AppError
+from fleet_agentpack.wire.limits import error_result
+from fleet_agentpack.wire.progress import progress_of
 from fleet_agentpack.wire.recorded import known_tools
-from fleet_agentpack.wire.replies import ToolRefused, error_result
+from fleet_agentpack.wire.replies import ToolRefused
 from fleet_agentpack.wire.selected import LeftOutError
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class CallBoundary(Middleware):
     """Around every tool call: mutations need `yes: true`, errors take their domain's shape."""
 
     def __init__(
-        self, owners: Mapping[str, DomainTools], otherwise: type[AppError], choice: Choice
+        self, owners: Mapping[str, DomainTools], otherwise: DomainTools, choice: Choice
     ) -> None:
         self._owners = owners  # of the tools that are always there
         self._otherwise = otherwise  # whose shape the failure of any other tool has
@@ -79,15 +81,17 @@ class CallBoundary(Middleware):
         message = context.message.model_copy(update={"name": name})
         context = context.copy(message=message)
         owner = self._owners.get(name)
-        error = owner.error if owner else self._otherwise
+        error = (owner or self._otherwise).error
         # Before anything else looks at the arguments: an unconfirmed call has no effect at all.
         confirmed = (context.message.arguments or {}).get("yes") is True
         if owner and owner.tools[name].needs_yes and not confirmed:
             return error_result(error.confirm_required(name).payload())
         try:
-            return await call_next(context)
+            with progress_of(called, context.fastmcp_context):
+                return await call_next(context)
         except ToolRefused as refused:
-            return error_result(refused.error.payload())
+            place = (owner or self._otherwise).place_of(name)
+            return error_result(refused.error.payload(), place)
         except LeftOutError as left_out:
             return error_result(_left_out(called, left_out.option))
         except (NotFoundError, DisabledError):

@@ -9,8 +9,8 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from fastmcp.dependencies import CurrentContext
 from fastmcp.exceptions import ValidationError
@@ -28,20 +28,36 @@ from pydantic import PrivateAttr
 from pydantic import ValidationError as PydanticError
 from pydantic_core import PydanticSerializationError, to_json
 
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.approval import NotApprovedError
 from fleet_agentpack.kit.errors import AppError, Problem
 from fleet_agentpack.settings import Settings, SettingsError
-from fleet_agentpack.wire.recorded import Note, facts_of
-from fleet_agentpack.wire.replies import ToolRefused, result_of
+from fleet_agentpack.wire.declared import DeclaredTools, only_its_parameters
+from fleet_agentpack.wire.limits import bounded
+from fleet_agentpack.wire.projects import named_project
+from fleet_agentpack.wire.recorded import Note
+from fleet_agentpack.wire.replies import ToolRefused, written
+from fleet_agentpack.wire.resources import (
+    Collection,
+    CollectionPages,
+    KeptAnswers,
+    List,
+    Listed,
+)
 from fleet_agentpack.wire.schema import tidy, without_nulls
 from fleet_agentpack.wire.selection import Facts
 from fleet_agentpack.wire.wording import tools_named, worded, worded_arguments
 
 if TYPE_CHECKING:
-    from fleet_agentpack.wire.dynamic import Catalogue
+    from fastmcp.utilities.versions import VersionSpec
 
-SERVICES = "services"  # in the server's lifespan context
+    from fleet_agentpack.wire.completion import Values
+    from fleet_agentpack.wire.dynamic import Catalogue
+    from fleet_agentpack.wire.dynamic_prompts import PromptCatalogue
+
+SERVICES: Final = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
+NO_TOOLS: Mapping[str, Action] = {}
 EXTRA = "extra"  # the tag of a tool beyond the contracts: `@mcp.tool(tags={EXTRA})`
 
 _NEEDS = "__fleet_agentpack_needs__"
@@ -66,18 +82,20 @@ class DomainTool(FunctionTool):
     """A decorated function with a tidy schema, whose failures take its domain's shape."""
 
     _error: type[AppError] = PrivateAttr()
+    _place: str = PrivateAttr()
     _text: str = PrivateAttr()  # the description, with the names of tools marked
     _argument_texts: dict[str, str] = PrivateAttr()  # those that name tools
 
     @classmethod
-    def of(cls, function: Callable[..., Any], error: type[AppError]) -> DomainTool:
+    def of(cls, function: Callable[..., Any], domain: DomainTools) -> DomainTool:
         """The tool for a function that `@mcp.tool` has marked."""
-        with _only_its_parameters(function) as description:
+        with only_its_parameters(function) as description:
             tool = cast("DomainTool", cls.from_function(function))
         tool.output_schema = None
         tool.parameters = tidy(tool.parameters)
         tool.tags |= tags_of(tool.annotations)
-        tool._error, tool._text = error, description
+        tool._error, tool._place = domain.error, domain.place_of(tool.name)
+        tool._text = description
         tool._argument_texts = _naming_tools(tool.parameters)
         return tool.worded(tool.name, str)
 
@@ -137,7 +155,7 @@ class DomainTool(FunctionTool):
 
     def convert_result(self, raw_value: Any) -> ToolResult:
         """A result of ours as the wire has it."""
-        return result_of(raw_value)
+        return bounded(written(raw_value), self._place)
 
     def to_mcp_tool(self, **overrides: Any) -> WireTool:
         """The tool as listed: no made-up title, no bookkeeping, which would cost context."""
@@ -150,7 +168,7 @@ class DomainPrompt(FunctionPrompt):
     @classmethod
     def of(cls, function: Callable[..., Any]) -> DomainPrompt:
         """The prompt for a function that `@mcp.prompt` has marked."""
-        with _only_its_parameters(function) as description:
+        with only_its_parameters(function) as description:
             prompt = cast("DomainPrompt", cls.from_function(function))
         prompt.description = description
         declared = inspect.signature(function).parameters
@@ -192,24 +210,38 @@ class DomainTools(LocalProvider):
         error: type[AppError],
         open_service: Callable[[Settings], Any],  # called on the domain's first use
         catalogue: Callable[[Any], Catalogue] | None = None,  # tools that come and go
+        prompt_catalogue: Callable[[Any], PromptCatalogue] | None = None,  # likewise, of prompts
+        prompt_folder: str = "",  # of a project: without it, or the home's, there are none of these
         end_session: Callable[[Any, str], None] | None = None,  # told when a session is over
+        kept_apart: Mapping[str, Action] = NO_TOOLS,  # tool → what gives a long answer's rest again
     ) -> None:
         super().__init__(on_duplicate="error")
         self.name, self.server_name, self.instructions = name, server_name, instructions
         self.error, self.open_service = error, open_service
         self.catalogue, self.end_session = catalogue, end_session
-        self.tools: dict[str, DomainTool] = {}
+        self.prompt_catalogue, self.prompt_folder = prompt_catalogue, prompt_folder
+        self.tools = DeclaredTools(lambda function: DomainTool.of(function, self))
         self.resources: list[Resource | ResourceTemplate] = []
         self.texts: dict[str, str] = {}  # resource → its description, if that names tools
         self.needs: dict[str, tuple[str, ...]] = {}  # prompt → the tools that it tells to call
+        self.completions: dict[tuple[str, str], Values] = {}  # by prompt or template, and argument
+        self._kept_apart = kept_apart
+        for tool, again in kept_apart.items():
+            self.add_resource(KeptAnswers.of(f"{name}://{tool}", f"{tool}_rest", again))
+        self.add_resource(KeptAnswers.of(f"{name}://answers/{{tool}}", f"{name}_rest"))
 
-    def add_tool(self, tool: Tool | Callable[..., Any]) -> Tool:
-        """Register a tool; a function becomes one in our form."""
+    def add_tool(self, tool: Tool | Callable[..., Any]) -> None:  # type: ignore[override]
+        """Register a function; it becomes a tool in our form when that is asked for."""
         if isinstance(tool, Tool):
             raise TypeError("register a function with @mcp.tool")
-        made = DomainTool.of(tool, self.error)
-        self.tools[made.name] = made
-        return super().add_tool(made)
+        self.tools.declare(tool)
+
+    async def _list_tools(self) -> Sequence[Tool]:
+        return list(self.tools.values())
+
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
+        tool = self.tools.get(name)
+        return None if tool and version and not version.matches(tool.version) else tool
 
     def add_resource(
         self, resource: Resource | ResourceTemplate | Callable[..., Any]
@@ -231,58 +263,85 @@ class DomainTools(LocalProvider):
         self.needs[made.name] = getattr(prompt, _NEEDS, ())
         return super().add_prompt(made)
 
+    def place_of(self, tool: str) -> str:
+        """Below which address the rest of a tool's long answers can be read."""
+        return f"{self.name}://{tool if tool in self._kept_apart else f'answers/{tool}'}"
+
+    def completes(self, ref: str, argument: str) -> Callable[[Values], Values]:
+        """Register a function that tells what an argument of a prompt or a template can be."""
+
+        def register(function: Values) -> Values:
+            self.completions[ref, argument] = function
+            return function
+
+        return register
+
+    def collection(self, address: str) -> Callable[[List], List]:
+        """Register a function that lists everything of a kind as a resource, read in pages.
+
+        It takes the service and the session; a plain function runs in a worker thread.
+        """
+
+        def register(function: List) -> List:
+            listed = Listed(address, function, self._service_of)
+            name, description = function.__name__, " ".join((function.__doc__ or "").split())
+            self.add_resource(Collection.of(listed, name, description))
+            self.add_resource(CollectionPages.of(listed, name, description))
+            return function
+
+        return register
+
     def facts(self) -> dict[str, Facts]:
         """What the choice of each tool depends on."""
-        return {name: facts_of(self.name, tool.note) for name, tool in self.tools.items()}
+        tags = {
+            name: tags_of(declared.annotations) | (declared.tags or set())
+            for name, declared in self.tools.declarations().items()
+        }
+        return {
+            name: Facts(self.name, WRITES_TAG in each, EXTRA in each) for name, each in tags.items()
+        }
 
     async def service(self, context: Context = CurrentContext()) -> Any:
         """The domain's service, for `Depends(mcp.service)`."""
+        return self._service_of(context)
+
+    def _service_of(self, context: Context) -> object:
         services: Services = context.lifespan_context[SERVICES]
         return services.get(self)
 
 
 class Services:
-    """The domains' services, each made when first asked for and closed with the server."""
+    """The domains' services, each made when first asked for and closed with the server.
+
+    A request that names a project has services of its own, made for that project.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self._opened: dict[DomainTools, object] = {}
+        self.settings = settings.served()
+        self._opened: dict[tuple[DomainTools, Path | None], object] = {}
         self._turn = threading.Lock()  # the list of tools is watched from another thread
 
     def get(self, domain: DomainTools) -> object:
         """The service of a domain. Raises `AppError` or `SettingsError` if it cannot be made."""
+        project = named_project()
         with self._turn:
-            if domain not in self._opened:
-                self._opened[domain] = domain.open_service(self.settings)
-            return self._opened[domain]
+            if (domain, project) not in self._opened:
+                settings = self.settings.served(project) if project else self.settings
+                self._opened[domain, project] = domain.open_service(settings)
+            return self._opened[domain, project]
 
-    def opened(self) -> Mapping[DomainTools, object]:
-        """Those made so far."""
-        return dict(self._opened)
+    def opened(self) -> Sequence[tuple[DomainTools, object]]:
+        """Those made so far, with their domains."""
+        return [(domain, service) for (domain, _), service in self._opened.items()]
 
     async def close(self) -> None:
         """Close every service that has a `close` method."""
-        for service in self.opened().values():
+        for _, service in self.opened():
             close = getattr(service, "close", None)
             result = close() if close else None
             if inspect.isawaitable(result):
                 await result
         self._opened.clear()
-
-
-@contextmanager
-def _only_its_parameters(function: Callable[..., Any]) -> Iterator[str]:
-    """Hide what FastMCP need not look at, and give the docstring in one line.
-
-    From a docstring it would import a parser, from a result's type it would build a schema.
-    """
-    doc, returns = function.__doc__ or "", function.__annotations__.pop("return", None)
-    function.__doc__ = None
-    try:
-        yield " ".join(doc.split())
-    finally:
-        function.__doc__ = doc
-        function.__annotations__["return"] = returns
 
 
 def _naming_tools(schema: dict[str, Any]) -> dict[str, str]:

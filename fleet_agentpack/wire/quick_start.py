@@ -9,8 +9,15 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleet_agentpack.kit.options import ASK, VARIABLES, is_on, split_names, tool_prefix
-from fleet_agentpack.kit.project import find_project
+from fleet_agentpack.kit.options import (
+    ASK,
+    VARIABLES,
+    is_on,
+    split_names,
+    tool_prefix,
+    variables_named,
+)
+from fleet_agentpack.kit.project import FoundProject, find_project
 from fleet_agentpack.wire.installed_state import may_exist
 from fleet_agentpack.wire.selection import Selection
 
@@ -27,7 +34,7 @@ class QuickStart(NamedTuple):
     """What the front needs to begin."""
 
     selection: Selection
-    project: str  # what a client is told of it
+    project: FoundProject
     home: str
     cache: str
 
@@ -48,7 +55,7 @@ def quick_start(
     config = os.path.join(_directory(environ, "config", home), "config.toml")  # noqa: PTH118
     if may_exist(config) or not _in_a_directory():
         return None
-    project = find_project(options["project"], home).sentence
+    project = find_project(options["project"], home)
     return QuickStart(selection, project, home, _directory(environ, "cache", home))
 
 
@@ -80,8 +87,7 @@ def _options(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, str] 
                 return None
         elif name != "log_level" or next(rest, "") not in LOG_LEVELS:
             return None
-    said = {name: environ.get(variable, "") for name, variable in VARIABLES.items()}
-    return {**said, **{name: value for name, value in given.items() if value}}
+    return {**variables_named(environ), **{name: value for name, value in given.items() if value}}
 
 
 def _selection(options: Mapping[str, str], domain: str) -> Selection | None:

@@ -74,6 +74,12 @@ class RecordedListing:
         found = {name: self._recorded["domains"][name]["sources"] for name in self._domains}
         return {name: sources for name, sources in found.items() if sources}
 
+    @property
+    def prompt_folders(self) -> dict[str, str]:
+        """The domains whose prompts are found in the project, and the folder that they are in."""
+        found = {name: self._recorded["domains"][name]["prompt_folder"] for name in self._domains}
+        return {name: folder for name, folder in found.items() if folder}
+
     def initialize(self, version: str) -> str | None:
         """The result of the handshake; None for a version that the server may know better."""
         if version not in self._recorded["versions"]:
@@ -97,9 +103,9 @@ class RecordedListing:
         ]
         return str(recorded["frame"]) % {**self._facts, "items": ",".join([*items, *more])}
 
-    def installed(self, text: str, *, writes: bool) -> str:
-        """An installed tool as it is listed here; empty if it is left out."""
-        if self._choice.is_everything:
+    def installed(self, text: str, *, writes: bool, method: str = "tools/list") -> str:
+        """An installed tool or prompt as it is listed here; empty if it is left out."""
+        if self._choice.is_everything or method != "tools/list":
             return text
         tool = json.loads(text)
         left_out = self._choice.why_left_out(tool["name"], writes=writes)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _VERBATIM = ("default", "enum", "const", "examples")
 _NAMED = ("properties", "$defs")
@@ -42,7 +44,7 @@ def _tidy_value(key: str, value: Any) -> object:
     return tidy(value)
 
 
-def without_nulls(arguments: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def without_nulls(arguments: Mapping[str, T], schema: Mapping[str, Any]) -> dict[str, T]:
     """Arguments in which an explicit `null` for an optional one that takes none is left out."""
     required, properties = schema.get("required", ()), schema.get("properties", {})
 

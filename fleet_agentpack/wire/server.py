@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, TypedDict
 
 import anyio
 import anyio.to_thread
 
 from fleet_agentpack import domains as rooms
 from fleet_agentpack.kit.actions import PROGRAM
-from fleet_agentpack.kit.private import install_memory_state
+from fleet_agentpack.kit.private import advertise_no_logging, install_memory_state
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.version import __version__
@@ -25,9 +26,13 @@ import_fastmcp()
 from fastmcp import FastMCP  # noqa: E402 - configured above
 
 from fleet_agentpack.wire.call import TOOLS_CHANGED  # noqa: E402
+from fleet_agentpack.wire.completion import completer  # noqa: E402
 from fleet_agentpack.wire.dynamic import DynamicTools  # noqa: E402
+from fleet_agentpack.wire.dynamic_prompts import DynamicPrompts  # noqa: E402
+from fleet_agentpack.wire.limits import LIMITS, Limits  # noqa: E402
 from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
+from fleet_agentpack.wire.projects import ProjectOfRequest  # noqa: E402
 from fleet_agentpack.wire.provider import SERVICES, DomainTool, DomainTools, Services  # noqa: E402
 from fleet_agentpack.wire.selected import Selected  # noqa: E402
 from fleet_agentpack.wire.selection import Choice, selection_of  # noqa: E402
@@ -36,9 +41,17 @@ if TYPE_CHECKING:
     from fastmcp.server.auth import AuthProvider
 
 
+class Lifespan(TypedDict):
+    """What every request of a running server can reach."""
+
+    services: Services
+    limits: Limits
+    tools_changed: Callable[[], Awaitable[None]]
+
+
 def build_server(
     settings: Settings | None = None, listed: Mapping[str, Stamp | None] | None = None
-) -> FastMCP[Any]:
+) -> FastMCP[Lifespan]:
     """The server for these settings, ready to be served, inspected or called in memory.
 
     `listed` are all files behind the list of installed tools that the front gave its client.
@@ -82,24 +95,25 @@ def assemble(
     settings: Settings,
     domains: Sequence[DomainTools],
     listed: Mapping[str, Stamp | None] | None = None,
-) -> FastMCP[Any]:
+) -> FastMCP[Lifespan]:
     """A server of exactly these domains, as far as the settings choose from them."""
     choice = choose(settings, domains)
     fixed = frozenset(name for domain in domains for name in domain.tools)
     domains = [domain for domain in domains if domain.name in choice.domains]
-    services = Services(settings)
-    changes = ListChanged(lambda session: _end_session(services, session), listed)
+    services, limits = Services(settings), Limits(settings.result_bytes)
+    changes = ListChanged(lambda session: _end_session(services, limits, session), listed)
     dynamic = [
         DynamicTools(each, services, fixed, choice.selection.prefix)
         for each in domains
         if each.catalogue
     ]
+    prompts = [DynamicPrompts(each, services) for each in domains if each.prompt_catalogue]
 
     @asynccontextmanager
-    async def lifespan(_: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
+    async def lifespan(_: FastMCP[Lifespan]) -> AsyncIterator[Lifespan]:
         watching = asyncio.create_task(changes.watch())
         try:
-            yield {SERVICES: services, TOOLS_CHANGED: changes.look}
+            yield {SERVICES: services, LIMITS: limits, TOOLS_CHANGED: changes.look}
         finally:
             watching.cancel()
             with anyio.CancelScope(shield=True):
@@ -107,12 +121,13 @@ def assemble(
                 await services.close()
 
     texts = {domain.name: domain.instructions for domain in domains}
-    mcp: FastMCP[Any] = FastMCP(
+    instructions = partial(choice.instructions, texts)
+    mcp: FastMCP[Lifespan] = FastMCP(
         rooms.server_name(domains, settings.only),
-        choice.instructions(texts, settings.place.sentence),
+        instructions(settings.place.sentence),
         version=__version__,
-        middleware=[_boundary(domains, choice), changes],
-        providers=[*domains, *dynamic],
+        middleware=[ProjectOfRequest(settings, instructions), _boundary(domains, choice), changes],
+        providers=[*domains, *dynamic, *prompts],
         lifespan=lifespan,
         mask_error_details=True,
         dereference_schemas=False,
@@ -121,8 +136,10 @@ def assemble(
     )
     if not choice.is_everything:
         mcp.add_transform(Selected(choice, domains))
+    mcp.add_completion_handler(completer(domains, services))
     install_memory_state(mcp)
-    changes.attach(mcp, dynamic)
+    advertise_no_logging(mcp)
+    changes.attach(mcp, [*dynamic, *prompts])
     return mcp
 
 
@@ -137,12 +154,13 @@ def _refuse_duplicates(domains: Iterable[DomainTools]) -> None:
 def _boundary(domains: Sequence[DomainTools], choice: Choice) -> CallBoundary:
     served = {name: domain for domain in domains for name in domain.tools if name in choice.names}
     dynamic = next((domain for domain in domains if domain.catalogue), domains[0])
-    return CallBoundary(served, dynamic.error, choice)
+    return CallBoundary(served, dynamic, choice)
 
 
-async def _end_session(services: Services, session: str) -> None:
-    """Tell the services that asked for it that a session is over."""
-    for domain, service in services.opened().items():
+async def _end_session(services: Services, limits: Limits, session: str) -> None:
+    """Forget what was kept for a session, and tell the services that asked for it."""
+    limits.kept.forget(session)
+    for domain, service in services.opened():
         if domain.end_session:
             await anyio.to_thread.run_sync(domain.end_session, service, session)
 

@@ -135,7 +135,7 @@ def test_print_shows_the_exact_entry_and_writes_nothing(
         "gemini": f"gemini mcp add --scope {scope} pack ",
         "vscode": "code --add-mcp " if scope == "user" else "",
     }.get(client, "")
-    assert bool(own) == out.startswith("Run\n") and own in out
+    assert bool(own) == ("\nRun\n" in f"\n{out}") and own in out
 
     status, out, _ = connect(client, "--scope", scope, "--print", "--remove")
     assert status == 0 and f"elete {row.table}.agentpack in {home / place}" in out

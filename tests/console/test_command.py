@@ -13,6 +13,7 @@ import pytest
 
 from fleet_agentpack.console.ask import ask_secret, confirm
 from fleet_agentpack.console.command import Commands, Console, declare, print_error, print_json
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.progress import progress
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.kit.errors import AppError
@@ -38,8 +39,8 @@ def greet(console: Console) -> None:
 
 
 def test_a_command_prints_lines_tables_and_warnings(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    Commands(parser).add("greet", "say hello", greet)
+    parser = Parser()
+    Commands(parser).add("greet", "say hello", greet, "")
     assert parse(parser, "greet") == 0
     shown = capsys.readouterr()
     assert shown.out == "Hello\nname Ada\nNAME\nAda\n"
@@ -47,8 +48,8 @@ def test_a_command_prints_lines_tables_and_warnings(capsys: pytest.CaptureFixtur
 
 
 def test_json_is_one_line_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    Commands(parser).add("group greet", "say hello", greet)
+    parser = Parser()
+    Commands(parser).add("group greet", "say hello", greet, "")
     assert parse(parser, "group", "greet", "--json") == 0
     shown = capsys.readouterr()
     assert shown.out == '{"name":"Ada","warnings":["a \\u001b[31mwarning"]}\n'

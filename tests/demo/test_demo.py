@@ -114,7 +114,7 @@ def test_interrupted_in_the_middle_it_leaves_nothing_either(tmp_path: Path, name
                 break
         _, complaint = demo.communicate(timeout=60)
     assert demo.returncode == 130
-    assert complaint == ""
+    assert complaint == "fleet-agentpack demo: interrupted\n"
     assert os.listdir(scratch) == []
 
 

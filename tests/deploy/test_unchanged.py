@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet_agentpack.deploy import running
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.model import module_fs_key
@@ -24,6 +25,7 @@ from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.service import DeployService
 from fleet_agentpack.deploy.unchanged import Unchanged
 from fleet_agentpack.kit import inotify, tree_watch
+from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.results import jsonable
 from fleet_agentpack.kit.tree_watch import TreeWatch
 from tests.deploy.lab import CLAUDE, Lab
@@ -44,8 +46,9 @@ class Counting(TreeWatch):
 class Served:
     """A lab with a service as a server has it."""
 
-    def __init__(self, lab: Lab, unchanged: Unchanged | None = None) -> None:
+    def __init__(self, lab: Lab, unchanged: Unchanged | None = None, *names: str) -> None:
         self.lab = lab
+        self.names = names or ("plan", "diff", "status")
         self.variables: dict[str, str] = dict(lab.environ)
         home = Home.of(self.variables, lab.user, lab.project, lab.cache)
         self.service = DeployService(home, unchanged=unchanged or Unchanged(lambda: Counting(4096)))
@@ -54,7 +57,7 @@ class Served:
         service = service or self.service
         return [
             _outcome(getattr(service, name), Request(target=target))
-            for name in ("plan", "diff", "status")
+            for name in self.names
             for target in ("all", "codex")
         ]
 
@@ -96,9 +99,14 @@ def furnished(root: Path, *, git: bool = False) -> Lab:
     os.link(lab.repo / "modules/skills/tidy/linked.md", root / "elsewhere/linked.md")
     overlay = f"overlays/{module_fs_key('skill:tidy')}"
     lab.source(f"{overlay}/more.md", "More.\n")
+    lab.source(f"{overlay}/.agentpack/overlay.json", '{"overlay_kind": "dir"}')
     (root / "dotfiles/codex").mkdir(parents=True)
     (lab.user / ".codex").symlink_to(root / "dotfiles/codex")
     lab.deploy()
+    output = lab.user / ".claude/skills/tidy/SKILL.md"
+    output.rename(root / "elsewhere/SKILL.md")
+    output.symlink_to(root / "elsewhere/SKILL.md")
+    shutil.rmtree(root / "project/.claude/skills/tidy/scripts")
     return lab
 
 
@@ -165,7 +173,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "repo: gone": lambda top: (top / REPO).rename(top / "away"),
     "repo: lockfile": lambda top: (top / REPO / "agentpack.lock.json").write_text("{"),
     "overlay: modified": lambda top: _append(next((top / REPO / "overlays").rglob("more.md"))),
-    "overlay: kind": lambda top: _describe_overlay(top),
+    "overlay: kind": lambda top: _describe_overlay(top, "overlay.json"),
+    "overlay: baseline": lambda top: _describe_overlay(top, "baseline.json"),
+    "overlay: patches": lambda top: _describe_overlay(top, "patches/SKILL.md.patch"),
     "overlay: of a machine": lambda top: _machine_overlay(top),
     "output: modified": lambda top: _append(top / OUTPUT / "SKILL.md"),
     "output: deleted": lambda top: (top / OUTPUT / "SKILL.md").unlink(),
@@ -174,6 +184,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "output: in a root with other files": lambda top: _append(top / "project/AGENTS.md"),
     "output: through a link": lambda top: _append(top / "dotfiles/codex/AGENTS.md"),
     "output: extra": lambda top: (top / OUTPUT / "extra.md").write_text("extra"),
+    "output: a link's target": lambda top: _append(top / "elsewhere/SKILL.md"),
+    "output: where no directory was": lambda top: _write_below_missing(top),
     "output: became a link": lambda top: _to_link(top / OUTPUT / "SKILL.md", top / "elsewhere/a"),
     "target manifest: modified": lambda top: _append(_manifest(top), "}"),
     "target manifest: deleted": lambda top: _manifest(top).unlink(),
@@ -191,15 +203,21 @@ def _manifest(top: Path) -> Path:
     return top / "project/.codex/skills/.agentpack.manifest.codex.json"
 
 
+def _write_below_missing(top: Path) -> None:
+    path = top / "project/.claude/skills/tidy/scripts/run.sh"
+    path.parent.mkdir()
+    path.write_text("mine\n")
+
+
 def _to_link(path: Path, target: Path) -> None:
     target.write_text("elsewhere\n")
     _relink(path, target)
 
 
-def _describe_overlay(top: Path) -> None:
-    overlay = next((top / REPO / "overlays").rglob("more.md")).parent
-    (overlay / ".agentpack").mkdir()
-    (overlay / ".agentpack/overlay.json").write_text('{"overlay_kind": "patch"}')
+def _describe_overlay(top: Path, name: str) -> None:
+    metadata = next((top / REPO / "overlays").rglob("overlay.json")).parent
+    (metadata / name).parent.mkdir(exist_ok=True)
+    (metadata / name).write_text('{"overlay_kind": "patch"}')
 
 
 def _machine_overlay(top: Path) -> None:
@@ -347,7 +365,7 @@ def test_an_apply_always_looks(served: Served, monkeypatch: pytest.MonkeyPatch) 
     _append(served.lab.root / OUTPUT / "SKILL.md")
     monkeypatch.setattr(Unchanged, "answer", refuse)
     answer = served.service.deploy(Request(adopt=True))
-    assert [Path(row.path).name for row in answer.data.changes] == ["SKILL.md"]
+    assert {Path(row.path).name for row in answer.data.changes} == {"SKILL.md", "run.sh"}
 
 
 def test_our_own_apply_is_seen(served: Served) -> None:
@@ -370,24 +388,39 @@ def test_everything_is_released_at_the_end(tmp_path: Path) -> None:
 
 def test_what_is_not_pinned_is_looked_for_every_time(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
+    _commit(lab, "upstream", "SKILL.md", "---\nname: far\ndescription: Far.\n---\n")
     upstream = tmp_path / "upstream"
-    lab.write("upstream/SKILL.md", "---\nname: far\ndescription: Far.\n---\n")
-    lab.git("init", "--quiet", "--initial-branch=main", cwd=upstream)
-    commit = ("-c", "user.name=n", "-c", "user.email=e@example.org", "commit", "-qam", "one")
-    lab.git("add", ".", cwd=upstream)
-    lab.git(*commit, cwd=upstream)
     lab.module("skill", "far", "", source={"git": {"url": str(upstream), "ref": "main"}})
     served = Served(lab)
     served.service.upkeep.update(Request())
     (lab.repo / "agentpack.lock.json").unlink()
     before = [served.service.plan(Request()).data for _ in range(3)][-1]
-    lab.write("upstream/SKILL.md", "---\nname: far\ndescription: Farther.\n---\n")
-    lab.git(*commit, cwd=upstream)
+    _commit(lab, "upstream", "SKILL.md", "---\nname: far\ndescription: Farther.\n---\n")
     assert served.service.plan(Request()).data == before  # the network is not asked
     lab.service().upkeep.update(Request())
     (lab.repo / "agentpack.lock.json").unlink()
     assert served.service.plan(Request()).data != before
     served.service.close()
+
+
+def test_who_holds_the_lock_is_asked_every_time(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = served.lab.home()
+    home.journal.write_text("{}")
+    monkeypatch.setattr(running, "pending", lambda _: "123")
+    for _ in range(2):
+        assert "an interrupted deploy (123)" in served.service.plan(Request()).warnings[0]
+    with file_lock(home.lock, timeout_s=0):
+        assert "a deploy (123) is running" in served.service.plan(Request()).warnings[0]
+
+
+def _commit(lab: Lab, repository: str, name: str, text: str) -> None:
+    place = lab.write(f"{repository}/{name}", text) and lab.root / repository
+    lab.git("init", "--quiet", "--initial-branch=main", cwd=place)
+    lab.git("add", ".", cwd=place)
+    someone = ("-c", "user.name=n", "-c", "user.email=e@example.org")
+    lab.git(*someone, "commit", "--quiet", "--message", text, cwd=place)
 
 
 class Listening:
@@ -415,23 +448,26 @@ class Listening:
         return noted
 
 
-def test_every_path_that_an_answer_asks_for_is_watched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["plan", "status"])
+def test_every_path_that_an_answer_asks_for_is_watched(tmp_path: Path, name: str) -> None:
     """If this fails, code that reads a file does not say so: call `looks.at` or `looks.into`."""
     lab = furnished(tmp_path, git=True)
     lab.targets["claude_code"] = {**CLAUDE, "scope": "user"}  # leaves the project's files behind
-    lab.save()
+    _commit(lab, "upstream", "part/SKILL.md", "---\nname: far\ndescription: Far.\n---\n")
+    source = {"url": str(tmp_path / "upstream"), "ref": "main", "subdir": "part"}
+    lab.module("skill", "far", "", source={"git": source})
+    lab.service().update(Request())
     (lab.repo / "projects").mkdir()
-    served = Served(lab)
+    served = Served(lab, None, name)
     served.answers()
     served.answers()
     asked: list[str] = []
     (lab.project / "AGENTS.md").touch()
     with Listening(asked):
         served.answers()
-    own = (str(lab.cache), f"{lab.cache}/")
-    places = sorted({path for path in asked if path.startswith(str(tmp_path))})
-    places = [path for path in places if not path.startswith(own)]
-    assert len(places) > 100
+    top, own = str(tmp_path), f"{lab.cache}/"
+    places = sorted({path for path in asked if path.startswith(top) and not path.startswith(own)})
+    assert len(places) > 80
     unheard = [path for path in places if not _is_heard_of(served, path)]
     assert unheard == []
     served.service.close()

@@ -19,6 +19,7 @@ from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.enact.settings import ContainerSettings, EnactSettings
 from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.paths import PathArguments
 
 CASSETTES = Path(__file__).resolve().parents[2] / "cassettes" / "enact"
 needs_bwrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
@@ -46,7 +47,8 @@ def make_service(
         EnactService(
             EnactSettings(
                 home=home,
-                cwd=home / "work",
+                project=home / "work",
+                paths=PathArguments(home / "work", home, environ or {}),
                 cache=home / ".cache" / "agentpack",
                 state=home / ".local" / "agentpack",
                 config=home / ".config" / "agentpack",

@@ -93,7 +93,11 @@ def test_the_contracts_session_on_the_built_in_registry(
     assert not (home / ".enact").exists(), "reading writes nothing"
 
     installed = answer(call("enact__install", {"tool": "agentpack/csv/stats"}))
-    assert installed == {"success": True, "message": "Installed agentpack/csv/stats@1.0.0"}
+    assert installed == {
+        "success": True,
+        "message": "Installed agentpack/csv/stats@1.0.0. To run it, call agentpack__csv__stats; if"
+        ' your client does not list that, call enact__run with tool: "agentpack/csv/stats".',
+    }
 
     tool = next(tool for tool in listed() if tool["name"] == "agentpack__csv__stats")
     assert tool["inputSchema"]["required"] == ["file"]

@@ -47,13 +47,20 @@ def service(
     limits: Limits | None = None,
     timeouts: Timeouts | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
+    create_timeout_s: float = 240.0,
 ) -> FleetService:
     """A fleet service on a Coder; by default it never really waits."""
     connection = Connection(url, Secret(token), sleep=sleep, limits=limits, transport=transport)
     backend = CoderBackend(
         CoderClient(connection), names or CoderNames(), sleep=sleep, timeouts=timeouts
     )
-    return FleetService(backend, Ledger(ledger), source="ai_controller", sleep=sleep)
+    return FleetService(
+        backend,
+        Ledger(ledger),
+        source="ai_controller",
+        sleep=sleep,
+        create_timeout_s=create_timeout_s,
+    )
 
 
 @dataclass

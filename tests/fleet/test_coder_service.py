@@ -537,9 +537,12 @@ async def test_a_create_that_takes_too_long_is_503_and_the_build_goes_on(
         return None
 
     coder.trouble = building
-    fleet = on(coder, tmp_path / "fleet.db", timeouts=Timeouts(create_s=0.2))
+    fleet = on(coder, tmp_path / "fleet.db", create_timeout_s=0.2)
     error = await refused(fleet.create("papi", "setup-devcontainer", "coder", "x"))
-    assert error["details"]["status"] == 503 and error["details"]["workspace_id"] == made["id"]
+    assert error["details"] == {"status": 503, "agent": "papi"}
+    assert "still being built" in error["message"] and "show_agent" in error["message"]
     rows = {row.name: row.status for row in (await fleet.agents()).agents}
     assert rows["papi"] == "offline"
+    again = await refused(fleet.create("Papi", "setup-devcontainer", "coder", "x"))
+    assert again["error"] == "bad_request" and "is being built" in again["message"]
     await fleet.close()

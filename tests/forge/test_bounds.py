@@ -82,7 +82,7 @@ def test_a_directory_whose_definition_is_a_link_outside_is_denied(
     home.joinpath("private.md").write_text("---\nkey: private\n---\n")
     (work / "agent-dir").mkdir()
     (work / "agent-dir/agent.md").symlink_to(home / "private.md")
-    with pytest.raises(ForgeError, match="outside the working directory"):
+    with pytest.raises(ForgeError, match="outside the project"):
         forge.validate("agent", path="agent-dir")
 
 

@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def fork(forge: ForgeService, source: str, name: str) -> Path:
     workspace = forge.workspace()
     author = Author(workspace.configuration, workspace.resolver)
-    return forge.directories.cwd / author.create_fork(None, source, name, NOW).path
+    return forge.directories.root / author.create_fork(None, source, name, NOW).path
 
 
 def run_merge(forge: ForgeService, name: str, prefer: Any = None) -> MergePlan:

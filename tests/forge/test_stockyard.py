@@ -137,7 +137,7 @@ def test_fork_list_asks_no_network_but_check_does(forge: ForgeService, yard: Sit
     from tests.forge.tree import agent, write
 
     text = agent("mine", more="fork_of: {name: remote-one, version: 1.0.0}\n")
-    write(forge.directories.cwd, {".fractary/agents/mine.yaml": text})
+    write(forge.directories.root, {".fractary/agents/mine.yaml": text})
     assert forge.fork_list().forks[0].hasUpstreamUpdate is False
     assert yard.asked == []
     assert forge.fork_check().updates[0].upstreamVersion == "1.2.0"

@@ -231,6 +231,10 @@ async def test_resources_give_the_text_of_definitions(client: Client[Any], work:
         "forge://agents/{name*}",
         "forge://tools/{name*}",
         "forge://plugins/{name*}",
+        "forge://agents{?page}",
+        "forge://tools{?page}",
+        "forge://plugins{?page}",
+        "forge://answers/{tool}/{id}{?page}",
     }
     agent = (await client.read_resource("forge://agents/acme:triage"))[0]
     assert agent.text == (work / ".fractary/agents/acme:triage/agent.md").read_text()

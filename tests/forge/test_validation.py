@@ -14,7 +14,7 @@ from tests.forge.tree import TICKET_READ, TRIAGE, agent, tool, write
 
 
 def check(forge: ForgeService, kind: Any, text: str, strict: bool = False, name: str = "it") -> Any:
-    write(forge.directories.cwd, {f".fractary/{kind}s/{name}.yaml": text})
+    write(forge.directories.root, {f".fractary/{kind}s/{name}.yaml": text})
     return forge.validate(kind, name=name, strict=strict)
 
 

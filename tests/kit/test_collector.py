@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import pytest
 
+from fleet_agentpack.kit import collector
 from fleet_agentpack.kit.collector import paused_collector
 
 
@@ -40,3 +42,14 @@ def test_cycles_made_inside_are_found_later() -> None:
     assert Ring.alive == 2000
     gc.collect()
     assert Ring.alive == 0
+
+
+def test_what_is_frozen_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(collector, "_frozen", threading.Event())
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: asked.append(1) or 500_000)
+    monkeypatch.setattr(gc, "unfreeze", lambda: pytest.fail("a server's imports stay frozen"))
+    for _ in range(3):
+        with paused_collector():
+            pass
+    assert len(asked) == 1

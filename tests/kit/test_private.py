@@ -53,7 +53,9 @@ def test_serving_imports_no_more_than_it_needs_and_leaves_the_environment_to_chi
 def test_every_part_is_where_we_look_for_it() -> None:
     server = build_server()
     assert private.can_serve_streams(server)
-    assert private.protocol_server(server) is not None
+    inner = private.protocol_server(server)
+    assert inner is not None
+    assert inner.get_capabilities().logging is None
     root = private.sigstore_trust_root()
     assert root is not None
     assert "certificateAuthorities" in json.loads(root.read_bytes())
@@ -62,6 +64,7 @@ def test_every_part_is_where_we_look_for_it() -> None:
 def test_a_part_that_is_gone_is_done_without() -> None:
     gone = SimpleNamespace()
     private.install_memory_state(gone)
+    private.advertise_no_logging(gone)
     assert not hasattr(gone, "_FastMCP__state_store")
     assert private.protocol_server(gone) is None
     assert private.protocol_server(SimpleNamespace(_mcp_server=gone)) is None

@@ -226,12 +226,12 @@ def main() -> int:
 
     settings = Settings.read()
     if port:
-        from fleet_agentpack.wire.http import serve_http
+        from fleet_agentpack.wire.http import listen, serve_http
 
         token = settings.environ.get("FLEET_AGENTPACK_TOKEN")
         http = HttpSettings(port=port, token=Secret(token) if token else None)
         settings = dataclasses.replace(settings, http=http)
-        asyncio.run(serve_http(assemble(settings, [mcp]), http, "warning"))
+        asyncio.run(serve_http(assemble(settings, [mcp]), http, "warning", listen(http)))
         return 0
     from fleet_agentpack.wire.stdio import run_stdio
 

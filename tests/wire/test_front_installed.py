@@ -229,7 +229,7 @@ def test_plain_options_are_understood(work: Path, argv: list[str], selection: Se
     start = quick_start(argv, {"HOME": str(work)})
     assert start and start.selection == selection
     settings = Settings.read({"HOME": str(work)}, options=_given(argv))
-    assert start.project == settings.place.sentence
+    assert start.project == settings.place
 
 
 def _given(argv: list[str]) -> dict[str, str]:
@@ -247,7 +247,7 @@ def test_variables_count_where_no_option_does(work: Path) -> None:
     }
     start = quick_start(["--prefix", "my"], environ)
     assert start and start.selection == Selection((), False, ("plan",), ("diff",), "my_", False)
-    assert start.project.startswith("There is no project: /nowhere does not exist;")
+    assert start.project.sentence.startswith("There is no project: /nowhere does not exist;")
     assert quick_start([], {"HOME": str(work), "FLEET_AGENTPACK_ASK": "maybe"}) is None
     assert quick_start([], {"HOME": str(work), "FLEET_AGENTPACK_NO_EXTRAS": "maybe"}) is None
 

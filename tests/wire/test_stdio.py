@@ -252,9 +252,16 @@ def test_progress_with_half_a_character_does_not_end_the_server(example: Stdio) 
     assert alive(example)
 
 
-def test_large_messages_and_many_calls_at_once_lose_no_answer(example: Stdio) -> None:
+def test_a_large_message_is_read_and_written_whole(work: Path) -> None:
+    config = work / "config.toml"
+    config.write_text("[limits]\nresult_bytes = 10_000_000\n")
     text = "x" * 3_000_000
-    assert example.call("echo", text=text)["structuredContent"]["text"] == text
+    with Stdio(EXAMPLE, FLEET_AGENTPACK_CONFIG=str(config)) as server:
+        server.hello()
+        assert server.call("echo", text=text)["structuredContent"]["text"] == text
+
+
+def test_many_calls_at_once_lose_no_answer(example: Stdio) -> None:
     numbers = [
         example.send("tools/call", name="echo", arguments={"text": str(n)}) for n in range(300)
     ]

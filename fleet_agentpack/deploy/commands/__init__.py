@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.console.ask import ask
-from fleet_agentpack.console.command import Console, declare, print_json
+from fleet_agentpack.console.command import Console, Line, declare, print_json
+from fleet_agentpack.console.parser import Parser
+from fleet_agentpack.console.progress import progress
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.actions import doctor_as_commands, status_as_commands
 from fleet_agentpack.deploy.commands import report
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
+from fleet_agentpack.kit.program import program
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
@@ -37,9 +40,10 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, True if self.nargs == 0 else values)
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:
+def add(parser: Parser, name: str) -> None:
     """Add one command's arguments and its handler."""
     parser.allow_abbrev = False
+    parser.example = _EXAMPLES.get(name, "")
     group = parser.add_argument_group("global flags, before or after the command")
     for flag, options in _GLOBAL_FLAGS.items():
         group.add_argument(flag, action=_Once, **options)
@@ -90,6 +94,18 @@ _ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
+_EXAMPLES = {
+    "init": "--git",
+    "plan": "--target codex",
+    "diff": "--profile work",
+    "deploy": "--apply",
+    "status": "--only missing,modified",
+    "rollback": "--to 1794858469376184072 --dry-run",
+    "doctor": "--all",
+    "update": "--no-lock",
+}
+
+
 def _run(name: str, console: Console) -> int | None:
     if console.arguments.dry_run and name in ("init", "lock", "fetch", "update"):
         refused = DeployError("E_INVALID_ARGUMENTS", f"{name} has no dry run; drop --dry-run")
@@ -121,7 +137,7 @@ def _init(console: Console) -> None:
     answer = _service(console).upkeep.init(console.arguments.repo, with_git=console.arguments.git)
     lines = (
         f"Initialized {answer.data.repo}",
-        "Next: fleet-agentpack plan shows what it would deploy.",
+        f"Next: {program()} plan shows what it would deploy.",
     )
     console.answer(answer, lines)
 
@@ -141,7 +157,7 @@ def _diff(console: Console) -> int | None:
         return int(report.is_partial(answer.data))
     found = service.differences(_request(console))
     console.warn(found.warnings)
-    console.stream(report.differences(console.paint, found, service.texts(found)))
+    console.page(report.differences(console.paint, found, service.texts(found)))
     return None
 
 
@@ -169,27 +185,29 @@ def _deploy(console: Console) -> int | None:
     allowed = {"adopt": given.adopt, "allow_mass_delete": given.allow_mass_delete}
     request = _request(console, dry_run=dry, **allowed)
 
-    def show(found: Plan) -> None:
-        console.stream(report.plan_with_differences(console.paint, found, service.texts(found)))
+    def lines(found: Plan) -> Iterator[Line]:
+        return report.plan_with_differences(console.paint, found, service.texts(found))
 
-    def approve(found: Plan) -> bool:
-        show(found)
-        return given.yes or not found.changes or ask("Apply changes?")
-
-    if console.as_json:
-        if not dry and not given.yes:
-            service.plan(request, "deploy --apply")  # errors in the plan come first
-            raise DeployError.confirm_required("deploy_apply")
-        answer = service.deploy(request)
-        print_json(answer)
-    elif dry:
+    if dry and not console.as_json:
         found = service.differences(request)
         console.warn(found.warnings)
-        show(found)
+        console.page(lines(found))
         return None
-    else:
-        answer = service.deploy(request, confirm=approve)
-        console.answer(answer, [report.outcome(answer.data)])
+    if console.as_json and not dry and not given.yes:
+        service.plan(request, "deploy --apply")  # errors in the plan come first
+        raise DeployError.confirm_required("deploy_apply")
+    with progress(lines=False) as told:
+
+        def approve(found: Plan) -> bool:
+            told.hide()
+            if given.yes or not found.changes:
+                console.stream(lines(found))
+                return True
+            console.page(lines(found))
+            return ask("Apply changes?")
+
+        answer = service.deploy(request, told, None if console.as_json else approve)
+    console.answer(answer, [] if dry else [report.outcome(answer.data)])
     return int(report.is_partial(answer.data))
 
 
@@ -201,7 +219,8 @@ def _rollback(console: Console) -> None:
         console.answer(preview, [*rows, f"{len(rows)} change(s); nothing was written"])
         return
     _require_yes(console, "rollback")
-    answer = service.rollback(to)
+    with progress(lines=False) as told:
+        answer = service.rollback(to, told)
     console.answer(answer, [f"Rolled back to {to}. Event: {answer.data.event_snapshot_id}"])
 
 
@@ -222,13 +241,15 @@ def _snapshots(console: Console) -> None:
 
 
 def _lock(console: Console) -> None:
-    answer = _service(console).upkeep.lock(_request(console))
+    with progress(lines=False) as told:
+        answer = _service(console).upkeep.lock(_request(console), told)
     done = answer.data
     console.answer(answer, [f"Locked {done.modules} module(s) in {done.lockfile}"])
 
 
 def _fetch(console: Console) -> None:
-    answer = _service(console).upkeep.fetch(_request(console))
+    with progress(lines=False) as told:
+        answer = _service(console).upkeep.fetch(_request(console), told)
     done = answer.data
     console.answer(answer, [f"{done.git_modules_fetched} git module(s) in {done.store}"])
 
@@ -238,7 +259,8 @@ def _update(console: Console) -> None:
     wanted = {"lock": given.lock, "fetch": given.fetch}
     if any(upkeep.update_steps(request, **wanted)):
         _require_yes(console, "update")
-    answer = upkeep.update(request, **wanted)
+    with progress(lines=False) as told:
+        answer = upkeep.update(request, told, **wanted)
     rows = [report.step_line(step) for step in answer.data.steps]
     console.answer(answer, rows or ["Nothing to do"])
 

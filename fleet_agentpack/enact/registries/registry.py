@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,12 +55,6 @@ class Registry(Protocol):
 
     def attestations(self, release: Release, tick: Tick) -> Iterable[bytes]:
         """Every Sigstore bundle about a release. Raises `EnactError`, also for too many."""
-
-
-def objects(data: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
-    """The objects in a list of JSON data; whatever else stands there is left out."""
-    listed = data.get(key)
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def shown(text: object) -> str:

@@ -13,7 +13,7 @@ from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
 from fleet_agentpack.enact.errors import FIND_ANOTHER, EnactError
 from fleet_agentpack.enact.names import is_name, is_reserved
 from fleet_agentpack.enact.registries import registry
-from fleet_agentpack.enact.registries.registry import Release, Tick, best_version, objects, shown
+from fleet_agentpack.enact.registries.registry import Release, Tick, best_version, shown
 from fleet_agentpack.enact.registries.transport import (
     ANSWER_DEADLINE_S,
     RegistryHttp,
@@ -24,6 +24,7 @@ from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
 from fleet_agentpack.kit.http import Answer
 from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.shapes import objects
 
 DOWNLOAD_DEADLINE_S = 300.0
 ATTESTATIONS_DEADLINE_S = 60.0  # for all of one version together
@@ -57,7 +58,7 @@ class RemoteRegistry:
         )
         if answer.status == 304:
             return None, etag
-        hits = map(_hit, objects(parse_object(answer.body, self.label), "tools"))
+        hits = map(_hit, objects(parse_object(answer.body, self.label).get("tools")))
         return [hit for hit in hits if hit], answer.headers.get("etag")
 
     def release(self, name: str, version: str | None) -> Release:
@@ -94,8 +95,9 @@ class RemoteRegistry:
         """The bundles behind the listed rows; a row's `auditor` is only the key to fetch it by."""
         version = quote(release.version, safe="")
         with _missing(lambda: EnactError.version_not_found(release.name, release.version)):
-            listed = self._get_object(release.name, f"/versions/{version}/attestations")
-        keys = [row.get("auditor") for row in objects(listed, "attestations")]
+            answer = self._get(release.name, f"/versions/{version}/attestations")
+        rows = objects(parse_object(answer.body, self.label).get("attestations"))
+        keys = [row.get("auditor") for row in rows]
         texts = dict.fromkeys(key for key in keys if isinstance(key, str) and key.strip())
         auditors = [key for key in texts if len(key) <= LONGEST_AUDITOR]
         registry.refuse_too_many(auditors, self.label)
@@ -121,7 +123,8 @@ class RemoteRegistry:
         with _missing(
             lambda: EnactError.version_not_found(name, version, sorted(self._versions(name)))
         ):
-            found = self._get_object(name, f"/versions/{quote(version, safe='')}")
+            answer = self._get(name, f"/versions/{quote(version, safe='')}")
+        found = parse_object(answer.body, self.label)
         self._check_identity(found, name, version)
         if found.get("yanked") is True:
             raise _yanked(name, version, found.get("yank_reason"), found.get("yank_replacement"))
@@ -141,9 +144,10 @@ class RemoteRegistry:
 
     def _versions(self, name: str) -> dict[str, _Version]:
         with _missing(lambda: EnactError.tool_not_found(name)):
-            found = self._get_object(name, "")
+            answer = self._get(name, "")
+        found = parse_object(answer.body, self.label)
         self._check_identity(found, name, None)
-        rows = [(row.get("version"), row) for row in objects(found, "versions")]
+        rows = [(row.get("version"), row) for row in objects(found.get("versions"))]
         return {
             version: _Version(_claimed(row.get("bundle_hash")), row.get("yanked") is True)
             for version, row in rows
@@ -154,9 +158,6 @@ class RemoteRegistry:
         if found.get("name") != name or (version and found.get("version") != version):
             message = f"the registry answered for a tool other than {name}"
             raise EnactError.registry_error(self.label, message)
-
-    def _get_object(self, name: str, path: str) -> Mapping[str, object]:
-        return parse_object(self._get(name, path).body, self.label)
 
     def _get(self, name: str, path: str, **options: Any) -> Answer:
         """Ask about a tool: literal slashes first, `%2F` where a deep name needs it."""

@@ -19,7 +19,6 @@ from fleet_agentpack.fleet.coder.projects import CoderNames, CoderProjects
 from fleet_agentpack.fleet.coder.snapshot import agent_app, listed_agent, snapshot
 from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
 from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
-from fleet_agentpack.kit.actions import Action
 
 ESCAPE = "\x1b"  # the one key that interrupts a program behind AgentAPI
 METADATA_PREFIX = "fleet_mcp_"
@@ -30,7 +29,6 @@ KEPT_BUILDS = 5000
 class Timeouts:
     """How long slow operations may take, and how often their state is polled."""
 
-    create_s: float = 600.0
     delete_s: float = 300.0
     stop_s: float = 30.0
     poll_s: float = 1.0
@@ -109,16 +107,7 @@ class CoderBackend:
         if build.job.status == "pending" and matched and not matched.count:
             report(0, None, "Coder has no provisioner for this template; waiting for one")
         self._remember(build.id, values)
-        try:
-            async with asyncio.timeout(self._timeouts.create_s):
-                workspace = await self._builds.until_ready(workspace, report)
-        except TimeoutError as error:
-            raise FleetError.unavailable(
-                f"Workspace '{new.name}' was not ready within {self._timeouts.create_s:g} s."
-                " The build continues.",
-                Action("show_agent", {"agent_name": new.name}, "Check it with {}.", "{}"),
-                workspace_id=workspace.id,
-            ) from error
+        workspace = await self._builds.until_ready(workspace, report)
         agent = self._snapshot(workspace, datetime.now(UTC))
         return self._with_parameters(agent, values)
 

@@ -17,10 +17,14 @@ from fleet_agentpack.fleet.roles import Persona
 P = ParamSpec("P")
 T = TypeVar("T")
 
-NO_PROJECTS = (
-    "There are no projects. Start the server inside a git repository, or add projects to the"
-    " configuration file ([fleet.projects.NAME] path)."
-)
+
+def no_projects(reason: str = "") -> str:
+    """What to say where there are no projects; the reason is a clause."""
+    what = f"There are no projects: {reason}." if reason else "There are no projects."
+    return (
+        f"{what} Start the server inside a git repository, name one with --project DIR, or add"
+        " projects to the configuration file ([fleet.projects.NAME] path)."
+    )
 
 
 def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[None, None, T]]:
@@ -39,7 +43,7 @@ class LocalProjects:
 
     paths: Mapping[str, Path]
     personas: Sequence[Persona]
-    no_projects_hint: str = NO_PROJECTS
+    no_projects_hint: str
 
     @in_thread
     def projects(self) -> list[Project]:
@@ -63,7 +67,7 @@ class LocalProjects:
                     )
                 return name, path
         if not self.paths:
-            raise FleetError.not_found(NO_PROJECTS, project=project[:80])
+            raise FleetError.not_found(self.no_projects_hint, project=project[:80])
         raise FleetError.no_such_project(project, list(self.paths))
 
     def persona(self, role: str) -> Persona:

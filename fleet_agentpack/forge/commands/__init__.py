@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from fleet_agentpack.console.command import Commands, Console, Handler, Line
+from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.forge.commands import changes
@@ -19,11 +20,14 @@ from fleet_agentpack.kit.results import UNKNOWN, jsonable
 
 Query = Callable[[argparse.Namespace, ForgeService], object]
 
+EXAMPLES: dict[Kind, str] = {"agent": "reviewer", "tool": "line-count"}
+PLUGIN, FORK = "@acme/review", "my-reviewer"
+
 _WORD = re.compile(r"([A-Z])")
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def add(parser: argparse.ArgumentParser, name: str) -> None:  # noqa: ARG001
+def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the subcommands of `forge`."""
     commands = Commands(parser)
     for kind in KINDS:
@@ -42,17 +46,18 @@ def _add_definitions(commands: Commands, kind: Kind) -> None:
         )
 
     table = _query(rows, f"{kind}s", "name", "version", "source", "description")
-    listing = commands.add(f"{kind}-list", f"list available {kind}s", table)
+    listing = commands.add(f"{kind}-list", f"list available {kind}s", table, "--source local")
     listing.add_argument("--tag", action="append", default=[], help="any of these tags")
     _source(listing)
     listing.add_argument("--limit", type=_count(1, 1000), default=100)
     listing.add_argument("--offset", type=_count(0), default=0)
     one = _query(lambda given, forge: forge.info(kind, given.name, given.version, given.source))
-    info = commands.add(f"{kind}-info", f"show one {kind}", one)
+    info = commands.add(f"{kind}-info", f"show one {kind}", one, EXAMPLES[kind])
     info.add_argument("name")
     info.add_argument("--version", help="version or range")
     _source(info)
-    validate = commands.add(f"{kind}-validate", f"validate {kind} definitions", _validate(kind))
+    line = f"validate {kind} definitions"
+    validate = commands.add(f"{kind}-validate", line, _validate(kind), f"--name {EXAMPLES[kind]}")
     validate.add_argument("path", nargs="?", help="a definition file or its directory")
     validate.add_argument("--name", help=f"an {kind} by name" if kind == "agent" else "by name")
     validate.add_argument("--strict", action="store_true")
@@ -70,15 +75,15 @@ def _add_plugins(commands: Commands) -> None:
 
     columns = ("name", "version", "scope", "latestVersion", "path")
     rows = _query(installed, "plugins", *columns)
-    listing = commands.add("list", "list installed plugins", rows)
+    listing = commands.add("list", "list installed plugins", rows, "--outdated")
     listing.add_argument("--scope", choices=("global", "local", "all"), default="all")
     listing.add_argument("--outdated", action="store_true", help="only those with an update")
-    info = commands.add("info", "show one plugin", _query(one))
+    info = commands.add("info", "show one plugin", _query(one), PLUGIN)
     info.add_argument("plugin")
     info.add_argument("--version", help="version or range")
     info.add_argument("--remote", action="store_true", help="ask the registries")
     rows = _query(offered, "results", "name", "version", "registry", "description")
-    search = commands.add("search", "search the registries for plugins", rows)
+    search = commands.add("search", "search the registries for plugins", rows, "review")
     search.add_argument("query")
     search.add_argument("--tag", action="append", default=[], help="any of these tags")
     search.add_argument("--limit", type=_count(1), default=20)
@@ -86,23 +91,23 @@ def _add_plugins(commands: Commands) -> None:
 
 
 def _add_configuration(commands: Commands) -> None:
-    get = commands.add("config get", "print one value", _config_get)
+    get = commands.add("config get", "print one value", _config_get, "registries.0.url")
     get.add_argument("key", help="dotted path, such as registries.0.url")
     shown = _query(lambda given, forge: forge.config_show(include_defaults=not given.no_defaults))
-    show = commands.add("config show", "print the whole configuration", shown)
+    show = commands.add("config show", "print the whole configuration", shown, "--no-defaults")
     show.add_argument(
         "--no-defaults", action="store_true", help="only values from files and variables"
     )
     columns = ("name", "priority", "authenticated", "url")
     rows = _query(lambda _, forge: forge.registry_list(), "registries", *columns)
-    commands.add("registry list", "list the configured registries", rows)
+    commands.add("registry list", "list the configured registries", rows, "")
 
 
 def _add_cache(commands: Commands) -> None:
     stats = _query(lambda _, forge: forge.cache_stats())
-    commands.add("cache stats", "show what the cache holds", stats)
+    commands.add("cache stats", "show what the cache holds", stats, "")
     cleared = _query(lambda given, forge: forge.cache_clear(given.type, given.older_than))
-    clear = commands.add("cache clear", "empty the cache", cleared)
+    clear = commands.add("cache clear", "empty the cache", cleared, "--older-than 30")
     clear.add_argument("--type", choices=("manifests", "downloads", "all"), default="all")
     clear.add_argument("--older-than", type=_count(0), metavar="DAYS", help="only older entries")
 
@@ -110,15 +115,15 @@ def _add_cache(commands: Commands) -> None:
 def _add_forks(commands: Commands) -> None:
     columns = ("name", "type", "localVersion", "upstream", "hasUpstreamUpdate")
     rows = _query(lambda given, forge: forge.fork_list(given.type), "forks", *columns)
-    listing = commands.add("fork list", "list forked agents and tools", rows)
+    listing = commands.add("fork list", "list forked agents and tools", rows, "--type agent")
     listing.add_argument("--type", choices=("agent", "tool", "all"), default="all")
     info = _query(lambda given, forge: forge.fork_info(given.name))
-    commands.add("fork info", "show one fork", info).add_argument("name")
-    diff = commands.add("fork diff", "show how a fork differs from its upstream", _fork_diff)
+    commands.add("fork info", "show one fork", info, FORK).add_argument("name")
+    diff = commands.add("fork diff", "show how a fork differs from its upstream", _fork_diff, FORK)
     diff.add_argument("name")
     columns = ("name", "type", "localVersion", "upstreamVersion", "breakingChanges")
     rows = _query(lambda given, forge: forge.fork_check(given.name), "updates", *columns)
-    check = commands.add("fork check", "check one fork, or all, for upstream updates", rows)
+    check = commands.add("fork check", "check one fork, or all, for upstream updates", rows, FORK)
     check.add_argument("name", nargs="?")
 
 
@@ -158,7 +163,7 @@ def _config_get(console: Console) -> int:
 def _fork_diff(console: Console) -> None:
     layout = "json" if console.as_json else "unified"
     result = open_service(console.settings).fork_diff(console.arguments.name, layout)
-    console.answer(result, _diff_lines(result, console.paint))
+    console.answer(result, _diff_lines(result, console.paint), long=True)
 
 
 def _yaml_lines(result: object) -> Iterator[Line]:

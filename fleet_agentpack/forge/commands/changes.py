@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from fleet_agentpack.console.ask import ask_secret
 from fleet_agentpack.console.command import Commands, Console
+from fleet_agentpack.console.progress import progress
 from fleet_agentpack.forge.command_results import Login, Logout
 from fleet_agentpack.forge.config.edits import add_registry, initialise, remove_registry
 from fleet_agentpack.forge.definitions.author import Author, Draft, Format
@@ -26,25 +27,30 @@ PROVIDERS = ("anthropic", "openai", "google")
 
 def add(commands: Commands) -> None:
     """Add every command that writes."""
-    init = commands.add("init", "start a configuration in this project", _init)
+    init = commands.add("init", "start a configuration in this project", _init, "--global")
     init.add_argument("--global", dest="for_user", action="store_true", help="in ~/.fractary")
     _add_creation(commands)
     _add_forking(commands)
     _add_registries(commands)
     _add_installing(commands)
-    lock = commands.add("lock", "write a lockfile of everything that the project uses", _lock)
+    line = "write a lockfile of everything that the project uses"
+    lock = commands.add("lock", line, _lock, "--check")
     lock.add_argument("--check", action="store_true", help="check instead of writing")
     lock.add_argument("--force", action="store_true", help="replace a broken lockfile")
-    login = commands.add("login", "store a token for a registry", _login)
+    login = commands.add("login", "store a token for a registry", _login, "acme")
     login.add_argument("registry", nargs="?", default="stockyard")
     login.add_argument("--token-stdin", action="store_true", help="read the token from a pipe")
-    logout = commands.add("logout", "remove the stored token of a registry", _logout)
+    logout = commands.add("logout", "remove the stored token of a registry", _logout, "acme")
     logout.add_argument("registry", nargs="?", default="stockyard")
 
 
 def _add_creation(commands: Commands) -> None:
-    for kind in ("agent", "tool"):
-        create = commands.add(f"{kind}-create", f"create a new {kind}", _create)
+    examples = {
+        "agent": "reviewer --description 'Reads every change' --tool line-count",
+        "tool": "line-count --description 'Counts lines' --command 'wc -l'",
+    }
+    for kind, example in examples.items():
+        create = commands.add(f"{kind}-create", f"create a new {kind}", _create, example)
         create.set_defaults(kind=kind)
         create.add_argument("name", help="lower-case words joined by hyphens")
         create.add_argument("--description", required=True)
@@ -64,11 +70,15 @@ def _add_creation(commands: Commands) -> None:
 
 
 def _add_forking(commands: Commands) -> None:
-    fork = commands.add("fork create", "copy a definition to change it", _fork_create)
+    fork = commands.add(
+        "fork create", "copy a definition to change it", _fork_create, "reviewer my-reviewer"
+    )
     fork.add_argument("source", help="name or name@range")
     fork.add_argument("name", help="the fork's own name")
     fork.add_argument("--type", choices=("agent", "tool"), default=None)
-    merge = commands.add("merge", "bring upstream's changes into a fork", _merge)
+    merge = commands.add(
+        "merge", "bring upstream's changes into a fork", _merge, "my-reviewer --dry-run"
+    )
     merge.add_argument("name")
     side = merge.add_mutually_exclusive_group()
     side.add_argument("--theirs", action="store_const", const="theirs", dest="prefer")
@@ -77,27 +87,29 @@ def _add_forking(commands: Commands) -> None:
 
 
 def _add_registries(commands: Commands) -> None:
-    registry = commands.add("registry add", "add a registry", _registry_add)
+    registry = commands.add(
+        "registry add", "add a registry", _registry_add, "acme https://acme.example/registry.json"
+    )
     registry.add_argument("name")
     registry.add_argument("url")
     registry.add_argument("--type", choices=("manifest", "stockyard"), default="manifest")
     registry.add_argument("--priority", type=int, default=10, help="the lowest is asked first")
     registry.add_argument("--token-env", metavar="NAME", help="variable that holds its token")
-    remove = commands.add("registry remove", "remove a registry", _registry_remove)
+    remove = commands.add("registry remove", "remove a registry", _registry_remove, "acme")
     remove.add_argument("name")
     for parser in (registry, remove):
         parser.add_argument("--global", dest="for_user", action="store_true", help="in ~/.fractary")
 
 
 def _add_installing(commands: Commands) -> None:
-    install = commands.add("install", "install a plugin", _install)
+    install = commands.add("install", "install a plugin", _install, "@acme/review@^2")
     install.add_argument("plugin", help="name or name@range")
-    uninstall = commands.add("uninstall", "remove a plugin", _uninstall)
+    uninstall = commands.add("uninstall", "remove a plugin", _uninstall, "@acme/review")
     uninstall.add_argument("plugin")
     for parser in (install, uninstall):
         parser.add_argument("--scope", choices=("local", "global"), default=None)
         parser.add_argument("--force", action="store_true", help="even if files were edited")
-    update = commands.add("update", "update installed plugins", _update)
+    update = commands.add("update", "update installed plugins", _update, "--dry-run")
     update.add_argument("plugin", nargs="*", help="default: all of them")
     update.add_argument("--major", action="store_true", help="also across major versions")
     update.add_argument("--dry-run", action="store_true", help="show what would change")
@@ -165,7 +177,9 @@ def _registry_remove(console: Console) -> None:
 def _install(console: Console) -> None:
     given, workspace = console.arguments, _workspace(console)
     scope = given.scope or workspace.configuration.default_scope
-    result = _installer(workspace).install(given.plugin, scope, force=given.force)
+    with progress(lines=False) as told:
+        told(0, None, f"installing {given.plugin}")
+        result = _installer(workspace).install(given.plugin, scope, force=given.force)
     lines = [f"installed {each.name} {each.version} ({each.scope})" for each in result.installed]
     console.answer(result, lines)
 

@@ -68,7 +68,8 @@ class Configuration:
 
     def tier_enabled(self, tier: str) -> bool:
         """Whether definitions are looked for in a tier."""
-        return bool(self.values["resolution"][tier])
+        there = tier != "local" or self.directories.root is not None
+        return there and bool(self.values["resolution"][tier])
 
     @property
     def stockyard(self) -> Registry:
@@ -207,7 +208,11 @@ def _read(paths: list[Path], directories: Directories) -> Configuration:
         chosen=chosen,
         values=values,
         sources=tuple(sources),
-        warnings=(*broken, *(warning for layer in layers for warning in layer.warnings)),
+        warnings=(
+            *([directories.no_project] if directories.no_project else ()),
+            *broken,
+            *(warning for layer in layers for warning in layer.warnings),
+        ),
         problem=next(iter(problems), None),
         registries=tuple(_registry(entry, values) for entry in values["registries"]),
     )
@@ -229,7 +234,9 @@ def _merged(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def _defaults(registries: list[dict[str, Any]], directories: Directories) -> dict[str, object]:
+def _defaults(
+    registries: list[dict[str, Any]], directories: Directories
+) -> dict[str, list[str] | dict[str, str | int]]:
     has_stockyard = any(
         entry.get("type") == "stockyard" and entry.get("enabled", True) for entry in registries
     )

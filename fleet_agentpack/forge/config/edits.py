@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from fleet_agentpack.forge.command_results import Initialised, RegistryChange
@@ -129,17 +130,22 @@ def _file(directories: Directories, *, for_user: bool) -> Path:
     return path
 
 
-def _read(path: Path) -> tuple[dict[str, object], list[object]]:
+class _Content(NamedTuple):
+    data: dict[str, object]
+    registries: list[object]
+
+
+def _read(path: Path) -> _Content:
     try:
         data = read_mapping(path)
     except FileNotFoundError:
-        return {}, []
+        return _Content({}, [])
     except UnparsableError as error:
         raise ForgeError.config(path, f"{error}; nothing was changed") from error
     registries = data.get("registries", [])
     if not isinstance(registries, list):
         raise ForgeError.config(path, "registries must be an array; nothing was changed")
-    return data, registries
+    return _Content(data, registries)
 
 
 def _check_url(url: str) -> None:

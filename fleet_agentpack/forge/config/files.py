@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.directories import Directories
@@ -30,21 +30,23 @@ class ConfigLayer:
     problem: ForgeError | None = None
 
 
+_OF_USER = ("config.json", "config.yaml")
+_OF_PROJECT = (
+    "config.json",
+    "plugins/forge/config.json",
+    "config.yaml",
+    "forge/config.yaml",
+    "forge.config.json",
+)
+
+
 def candidates(directories: Directories) -> list[Path]:
     """The files that may count, the one that wins first."""
     given = directories.environ.get("FRACTARY_CONFIG")
     if given:
         return [directories.expanded(given)]
-    found = [
-        directories.project / "config.json",
-        directories.project / "plugins/forge/config.json",
-        directories.project / "config.yaml",
-        directories.project / "forge/config.yaml",
-        directories.project / "forge.config.json",
-        directories.user / "config.json",
-        directories.user / "config.yaml",
-    ]
-    return list(dict.fromkeys(found))
+    own = [] if directories.root is None else [directories.project / name for name in _OF_PROJECT]
+    return list(dict.fromkeys([*own, *(directories.user / name for name in _OF_USER)]))
 
 
 def read_layer(path: Path, directories: Directories) -> ConfigLayer | None:
@@ -54,15 +56,15 @@ def read_layer(path: Path, directories: Directories) -> ConfigLayer | None:
         data = read_mapping(path)
         if path.suffix in (".yaml", ".yml"):
             # `config.yaml` is shared with other products: only its `forge` section is ours.
-            shared = path in (directories.project / "config.yaml", directories.user / "config.yaml")
+            roots = [directories.user, *([directories.project] if directories.root else [])]
+            shared = path in [root / "config.yaml" for root in roots]
             section = data.get("forge", {} if shared else data)
             data = as_mapping(_expanded({} if section is None else section, directories.environ))
     except FileNotFoundError:
         return None
     except UnparsableError as error:
         return ConfigLayer(path, problem=ForgeError.config(shown, str(error)))
-    data |= _from_older_keys(data, path)
-    return _checked(path, data, shown)
+    return _checked(path, {**data, **_from_older_keys(data, path)}, shown)
 
 
 def _expanded(value: object, environ: Mapping[str, str]) -> object:
@@ -75,9 +77,14 @@ def _expanded(value: object, environ: Mapping[str, str]) -> object:
     return value
 
 
-def _from_older_keys(data: Mapping[str, Any], path: Path) -> dict[str, object]:
+class _OlderKeys(TypedDict, total=False):
+    registries: list[dict[str, Any]]
+    resolution: dict[str, Any]
+
+
+def _from_older_keys(data: Mapping[str, Any], path: Path) -> _OlderKeys:
     """`registries` and `resolution` as older files write them: `stockyard` and `registry`."""
-    found: dict[str, object] = {}
+    found: _OlderKeys = {}
     old, tiers = data.get("stockyard"), data.get("registry")
     if "registries" not in data and path.suffix == ".json" and isinstance(old, Mapping):
         url = old.get("url") or OLD_STOCKYARD_URL

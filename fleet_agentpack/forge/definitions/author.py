@@ -26,6 +26,9 @@ from fleet_agentpack.kit.results import jsonable
 Format = Literal["md", "yaml"]
 
 
+Field = str | list[str] | dict[str, str | dict[str, str]]  # of a new definition
+
+
 @dataclass(frozen=True)
 class Draft:
     """What a person says of a new definition."""
@@ -41,9 +44,9 @@ class Draft:
     prompt: str | None = None
     command: str = "echo 'replace this command'"
 
-    def fields(self, kind: Kind) -> dict[str, object]:
+    def fields(self, kind: Kind) -> dict[str, Field]:
         """The fields of the new definition."""
-        common: dict[str, object] = {
+        common: dict[str, Field] = {
             "name": self.name,
             "type": kind,
             "description": self.description,
@@ -53,7 +56,7 @@ class Draft:
             **({"extends": self.extends} if self.extends else {}),
         }
         if kind == "tool":
-            implementation = {"type": "bash", "bash": {"command": self.command}}
+            implementation: Field = {"type": "bash", "bash": {"command": self.command}}
             return {**common, "parameters": {}, "implementation": implementation}
         return {
             **common,
@@ -82,7 +85,7 @@ class Author:
         inherited = inherit(found.value, self._resolver)
         upstream = found.value
         fields = {
-            **{k: v for k, v in inherited.complete().items() if k not in ("fork_of", "fork")},
+            **{k: v for k, v in inherited.checked().fields.items() if k not in ("fork_of", "fork")},
             "name": name,
             "fork_of": {
                 "name": upstream.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from fleet_agentpack.forge.definitions import inheritance
 from fleet_agentpack.forge.definitions.definition import (
@@ -72,18 +72,27 @@ def input_schema(fields: Mapping[str, Any]) -> Maybe[Mapping[str, object]]:
     return given if isinstance(given, dict) else UNKNOWN
 
 
-def _object_schema(parameters: Mapping[str, Any]) -> dict[str, object]:
+class ObjectSchema(TypedDict):
+    """A JSON Schema of an object."""
+
+    type: Literal["object"]
+    properties: dict[str, dict[str, object]]
+    required: NotRequired[list[str]]
+
+
+def _object_schema(parameters: Mapping[str, Any]) -> ObjectSchema:
     known = {str(name): each for name, each in parameters.items() if isinstance(each, dict)}
     properties: dict[str, dict[str, object]] = {}
     for name, each in known.items():
         properties[name] = {key: each[key] for key in _PARAMETER_KEYS if each.get(key) is not None}
         if isinstance(each.get("properties"), dict):
-            properties[name] |= _object_schema(each["properties"])
+            properties[name].update(_object_schema(each["properties"]))
         if isinstance(each.get("items"), dict):
             properties[name]["items"] = each["items"]
-    schema: dict[str, object] = {"type": "object", "properties": properties}
-    required = [name for name, each in known.items() if each.get("required") is True]
-    return {**schema, "required": required} if required else schema
+    schema: ObjectSchema = {"type": "object", "properties": properties}
+    if required := [name for name, each in known.items() if each.get("required") is True]:
+        schema["required"] = required
+    return schema
 
 
 def _dependencies(

@@ -33,11 +33,11 @@ class Inherited:
         problem = [f"{self.problem}; {done} without its base"] if self.problem else []
         return (*self.warnings, *problem)
 
-    def complete(self) -> Mapping[str, object]:
-        """The fields with those of every base. Raises `ForgeError` when a base is missing."""
+    def checked(self) -> Inherited:
+        """The same, with the fields of every base. Raises `ForgeError` when a base is missing."""
         if self.problem:
             raise self.problem
-        return self.fields
+        return self
 
 
 def inherit(definition: Definition, resolver: Resolver) -> Inherited:

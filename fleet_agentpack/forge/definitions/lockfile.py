@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 from datetime import datetime
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NotRequired, TypedDict
 
 from fleet_agentpack.forge.command_results import LockCheck, Locked, LockProblem
 from fleet_agentpack.forge.config.configuration import Configuration
@@ -26,13 +27,24 @@ MAX_WORKFLOW_BYTES = 1_000_000
 _AGENT_IN_WORKFLOW = re.compile(r"agent:\s*([a-zA-Z0-9\-_:]+)")
 
 
+class _Pin(TypedDict):
+    version: str
+    resolved: str
+    integrity: str
+    dependencies: NotRequired[dict[str, dict[str, str]]]
+
+
 class Lockfile:
     """The lockfile of a project."""
 
     def __init__(self, configuration: Configuration, resolver: Resolver) -> None:
         self._configuration = configuration
         self._resolver = resolver
-        self.path = configuration.directories.project / "plugins/forge/lockfile.json"
+
+    @property
+    def path(self) -> Path:
+        """Where it is. Raises `ForgeError` without a project."""
+        return self._configuration.directories.project / "plugins/forge/lockfile.json"
 
     def write(self, now: datetime, *, force: bool = False) -> Locked:
         """Pin what the project uses. Raises `ForgeError`, with nothing written."""
@@ -72,7 +84,7 @@ class Lockfile:
         """A hash of a definition with all that it inherits, the same for any order of keys."""
         inherited = inherit(definition, self._resolver)
         canonical = json.dumps(
-            inherited.complete(), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            inherited.checked().fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False
         )
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         return Loaded(f"sha256-{digest}", inherited.warnings)
@@ -102,9 +114,9 @@ class Lockfile:
                 pins.append((kind, reference, entry.get("integrity")))
         return pins
 
-    def _pinned(self) -> Loaded[dict[str, dict[str, object]]]:
+    def _pinned(self) -> Loaded[dict[str, dict[str, _Pin]]]:
         """An entry for everything that the project uses and for what that needs."""
-        tables: dict[Kind, dict[str, object]] = {"agent": {}, "tool": {}}
+        tables: dict[Kind, dict[str, _Pin]] = {"agent": {}, "tool": {}}
         used = self._used()
         wanted, warnings = list(used.value), list(used.warnings)
         while wanted:
@@ -121,7 +133,7 @@ class Lockfile:
             digest = self.integrity(found.definition)
             warnings += [*found.warnings, *digest.warnings]
             needs = [parse_reference(text) for text in requirements(found.definition)]
-            entry: dict[str, object] = {
+            entry: _Pin = {
                 "version": found.definition.version,
                 "resolved": found.definition.source,
                 "integrity": digest.value,

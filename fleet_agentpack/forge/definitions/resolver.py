@@ -84,7 +84,7 @@ class Resolver:
         configuration = self._configuration
         if tier == "local":
             root, base = configuration.local_root(kind), configuration.directories.project
-            within = configuration.directories.cwd
+            within = base.parent
         else:
             base = within = configuration.global_root
             root = base / f"{kind}s"
@@ -292,7 +292,10 @@ class Resolver:
             details["warnings"] = list(warnings)
         others = names - {reference.name}
         details["similar"] = difflib.get_close_matches(reference.name, others, n=MOST_SIMILAR)
-        return ForgeError.definition_missing(kind, reference.name, searched=tiers, **details)
+        advice = self._configuration.directories.no_project
+        return ForgeError.definition_missing(
+            kind, reference.name, searched=tiers, advice=advice, **details
+        )
 
     def _broken(self, path: Path, problem: str) -> str:
         return f"{self._configuration.directories.shown(path)}: {problem}"

@@ -12,11 +12,11 @@ from fleet_agentpack.forge.definitions.definition import Definition, strings_of,
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.loaded import Loaded
 from fleet_agentpack.forge.names import Kind, Reference, is_usable_name
-from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.registries.cache import RegistryAnswer
-from fleet_agentpack.forge.registries.client import RegistryClient
+from fleet_agentpack.forge.registries.client import Expected, RegistryClient
 from fleet_agentpack.forge.results import DefinitionRow
 from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.shapes import objects
 
 PAGE_SIZE = 100
 MAX_PAGES = 20
@@ -43,7 +43,7 @@ class Stockyard:
         rows = [
             row
             for answer in answers
-            for row in _objects(answer.data.get("results"))
+            for row in objects(answer.data.get("results"))
             if row.get("type", kind) == kind
         ]
         if len(rows) < total:
@@ -106,19 +106,14 @@ class Stockyard:
         return masked_url(self._absolute(path))
 
     def _ask(self, paths: Sequence[str]) -> list[RegistryAnswer]:
-        answers = self._client.ask(
-            [(self._registry, self._absolute(each)) for each in paths], _data
-        )
+        asked = [(self._registry, self._absolute(each)) for each in paths]
+        answers = self._client.ask(asked, Expected(_not_an_object))
         return [RegistryAnswer() if _is_missing(answer) else answer for answer in answers]
 
 
-def _data(_: Registry, url: str, body: bytes) -> Mapping[str, object]:
-    try:
-        return as_mapping(parse_json(body.decode("utf-8-sig")))
-    except (UnicodeDecodeError, UnparsableError) as error:
-        shown = masked_url(url)
-        message = f"{shown} did not answer with a JSON object"
-        raise ForgeError.network(message, url=shown) from error
+def _not_an_object(_: Registry, url: str, __: str) -> ForgeError:
+    shown = masked_url(url)
+    return ForgeError.network(f"{shown} did not answer with a JSON object", url=shown)
 
 
 def _is_missing(answer: RegistryAnswer) -> bool:
@@ -154,10 +149,6 @@ def _definition_path(kind: Kind, name: str, version: str) -> str:
 def _stable_versions(metadata: Mapping[str, Any]) -> list[str]:
     return [
         row["version"]
-        for row in _objects(metadata.get("versions"))
+        for row in objects(metadata.get("versions"))
         if isinstance(row.get("version"), str) and row.get("status", "stable") == "stable"
     ]
-
-
-def _objects(rows: Any) -> list[Mapping[str, Any]]:
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

@@ -6,13 +6,15 @@ import difflib
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from fleet_agentpack.forge.command_results import MergeConflict
 from fleet_agentpack.forge.forks.line_merge import merged_text
 from fleet_agentpack.forge.parsing import KeyPath
 from fleet_agentpack.forge.results import Difference
 from fleet_agentpack.kit import yaml12
+
+T = TypeVar("T")
 
 # What always differs between a fork and its upstream says nothing about either.
 NOT_COMPARED = ("name", "fork_of", "fork")
@@ -48,7 +50,7 @@ class Conflict:
         return MergeConflict(dotted(self.path), *map(_or_null, sides))
 
 
-def compared(data: Mapping[str, Any]) -> Mapping[str, object]:
+def compared(data: Mapping[str, T]) -> Mapping[str, T]:
     """The fields of a definition that a comparison looks at."""
     return {key: value for key, value in data.items() if key not in NOT_COMPARED}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,8 +90,10 @@ class Forks:
         found = self.find(name)
         fork = found.value
         upstream = self.upstream_of(fork)
-        ours, theirs = self._fields(self.definition_of(fork)), self._fields(upstream.value)
-        differing = differences(theirs.value, ours.value)
+        ours = inherit(self.definition_of(fork), self._resolver)
+        theirs = inherit(upstream.value, self._resolver)
+        before, after = compared(theirs.fields), compared(ours.fields)
+        differing = differences(before, after)
         kinds = [each.changeType for each in differing]
         version = upstream.value.version
         labels = (f"{upstream.value.name}@{version}", f"{fork.name}@{fork.version}")
@@ -104,9 +105,12 @@ class Forks:
             summary=results.DifferenceCounts(
                 kinds.count("added"), kinds.count("removed"), kinds.count("modified")
             ),
-            unified=unified(theirs.value, ours.value, labels) if layout == "unified" else UNKNOWN,
+            unified=unified(before, after, labels) if layout == "unified" else UNKNOWN,
             warnings=self._configuration.noted(
-                found.warnings, upstream.warnings, ours.warnings, theirs.warnings
+                found.warnings,
+                upstream.warnings,
+                ours.warnings_if("compared"),
+                theirs.warnings_if("compared"),
             ),
         )
 
@@ -208,10 +212,6 @@ class Forks:
         except (FileNotFoundError, UnparsableError):
             return []
         return [latest] if isinstance(latest, str) else []
-
-    def _fields(self, definition: Definition) -> Loaded[Mapping[str, object]]:
-        inherited = inherit(definition, self._resolver)
-        return Loaded(compared(inherited.fields), inherited.warnings_if("compared"))
 
 
 def is_breaking(current: str, latest: str) -> bool:

@@ -66,13 +66,13 @@ def plan_merge(forks: Forks, resolver: Resolver, name: str) -> MergePlan:
     theirs = inherit(upstream.value, resolver)
     warnings = [*found.warnings, *upstream.warnings, *base.warnings, *theirs.warnings]
     results: Sequence[Edit | Conflict]
-    local, remote = compared(forks.definition_of(fork).data), compared(theirs.complete())
+    local, remote = compared(forks.definition_of(fork).data), compared(theirs.checked().fields)
     if base.value is None:
         results = [_disputed(each) for each in three_way({}, local, remote)]
     else:
         before = inherit(base.value, resolver)
         warnings += before.warnings
-        results = three_way(compared(before.complete()), local, remote)
+        results = three_way(compared(before.checked().fields), local, remote)
     # A fork counts its own versions: where both sides moved on, its number stays.
     settled = [each for each in results if not _is_version_conflict(each)]
     return MergePlan(

@@ -21,7 +21,13 @@ from fleet_agentpack.forge.loaded import Loaded, noted
 from fleet_agentpack.forge.names import Reference, Scope, checked_reference, is_usable_name
 from fleet_agentpack.forge.plugins.folders import MANIFESTS, manifest_of, plugin_swap
 from fleet_agentpack.forge.plugins.manifest import dependencies_of
-from fleet_agentpack.forge.plugins.plugins import InstalledPlugin, InstalledPlugins, Plugins, choose
+from fleet_agentpack.forge.plugins.plugins import (
+    InstalledPlugin,
+    InstalledPlugins,
+    Package,
+    Plugins,
+    choose,
+)
 from fleet_agentpack.forge.registries.client import Offer, RegistryClient, checksum_of, safe_url
 from fleet_agentpack.forge.results import PluginVersion
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
@@ -29,8 +35,6 @@ from fleet_agentpack.kit.semver import is_newer
 from fleet_agentpack.kit.swap import New, Swap
 
 MOST_DEPENDENCIES = 50
-
-Order = list[tuple[Offer, Mapping[str, Any]]]  # plugins to put in place, each with its manifest
 
 # Kind of component → the endings its files may have; the first is the default.
 ENDINGS = {
@@ -79,7 +83,9 @@ class Installer:
                 )
             self._put(order.value, scope, installed, swap.value, force=force)
         return Installation(
-            tuple(PluginVersion(offer.name, offer.version, scope) for offer, _ in order.value),
+            tuple(
+                PluginVersion(each.offer.name, each.offer.version, scope) for each in order.value
+            ),
             self._configuration.noted(
                 survey.warnings, order.warnings, swap.warnings, installed.warnings
             ),
@@ -167,19 +173,19 @@ class Installer:
 
     def _with_dependencies(
         self, reference: Reference, offers: Sequence[Offer], scope: Scope
-    ) -> Loaded[Order]:
+    ) -> Loaded[list[Package]]:
         """The plugin and those it needs that are not installed; empty when no registry offers it.
 
         Raises `ForgeError` when no registry offers a dependency, or not in one version for all.
         """
-        chosen: dict[str, tuple[Offer, Mapping[str, Any]]] = {}
+        chosen: dict[str, Package] = {}
         warnings: list[str] = []
         pending = [(reference, "")]
         while pending:
             wanted, needed_by = pending.pop(0)
             known = chosen.get(wanted.name)
-            if known and wanted.choose([known[0].version]) is None:
-                raise _unmet(needed_by, wanted, f"but another plugin needs {known[0].version}")
+            if known and wanted.choose([known.offer.version]) is None:
+                raise _unmet(needed_by, wanted, f"but another plugin needs {known.offer.version}")
             if known or (needed_by and self._satisfied(wanted, scope)):
                 continue
             offer = choose([each for each in offers if each.name == wanted.name], wanted.wanted)
@@ -187,15 +193,14 @@ class Installer:
                 raise _unmet(needed_by, wanted, "which no registry offers")
             if offer is None:
                 return Loaded([])
-            manifest = self._plugins.manifest_of_offer(offer)
-            warnings += manifest.warnings
-            chosen[wanted.name] = (offer, manifest.value)
+            chosen[wanted.name] = package = self._plugins.package_of(offer)
+            warnings += package.warnings
             if len(chosen) > MOST_DEPENDENCIES:
                 raise ForgeError.dependency(
                     f"{reference.name} needs more than {MOST_DEPENDENCIES} plugins; "
                     "nothing was installed"
                 )
-            needs = [Reference(name, ask) for name, ask in _needs(manifest.value).items()]
+            needs = [Reference(name, ask) for name, ask in _needs(package.manifest).items()]
             if self._configuration.auto_install_dependencies:
                 pending += [(need, wanted.name) for need in needs]
             else:
@@ -214,21 +219,29 @@ class Installer:
         return own is not None and wanted.choose([own.version]) is not None
 
     def _put(
-        self, order: Order, scope: Scope, installed: InstalledPlugins, swap: Swap, *, force: bool
+        self,
+        order: Sequence[Package],
+        scope: Scope,
+        installed: InstalledPlugins,
+        swap: Swap,
+        *,
+        force: bool,
     ) -> None:
         """Stage everything, then put it in place together."""
         changes: dict[Path, New] = {}
-        for offer, manifest in order:
-            own = installed.named(offer.name)
-            place = own.folder if own else self._plugins.base(scope) / offer.name
+        for package in order:
+            name = package.offer.name
+            own = installed.named(name)
+            place = own.folder if own else self._plugins.base(scope) / name
             if own is None:
                 _refuse_occupied(place, force=force)
             elif not force:
                 _refuse_edited(own)
-            changes[place] = partial(self._stage, offer, manifest)
+            changes[place] = partial(self._stage, package)
         swap.replace(changes)
 
-    def _stage(self, offer: Offer, manifest: Mapping[str, Any], folder: Path) -> None:
+    def _stage(self, package: Package, folder: Path) -> None:
+        offer, manifest = package.offer, package.manifest
         for name, url, checksum in _files(offer, manifest):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(self._content(offer, name, url, checksum))

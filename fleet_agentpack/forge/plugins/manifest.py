@@ -46,7 +46,7 @@ def dependencies_of(manifest: Mapping[str, object]) -> Maybe[dict[str, str]]:
     return pairs
 
 
-def of_offer(offer: Offer) -> dict[str, object]:
+def of_offer(offer: Offer) -> dict[str, str | list[str]]:
     """A registry's entry for a plugin in the form of a manifest."""
     names = ("description", "author", "license", "homepage", "repository")
     known = {name: getattr(offer, name) for name in names if getattr(offer, name) is not UNKNOWN}

@@ -12,7 +12,7 @@ from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.definitions.definition import version_of
 from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError, run
-from fleet_agentpack.forge.loaded import Loaded, noted
+from fleet_agentpack.forge.loaded import noted
 from fleet_agentpack.forge.names import Scope, version_order
 from fleet_agentpack.forge.plugins.folders import manifest_of, plugin_folders, plugin_swap
 from fleet_agentpack.forge.plugins.manifest import components, of_offer, plugin_info
@@ -68,6 +68,15 @@ class InstalledPlugins:
         return found
 
 
+@dataclass(frozen=True)
+class Package:
+    """A plugin that a registry offers, with its own manifest."""
+
+    offer: Offer
+    manifest: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
 class Plugins:
     """Queries over installed and offered plugins."""
 
@@ -83,7 +92,8 @@ class Plugins:
 
     def installed(self, scope: str = "all") -> InstalledPlugins:
         """The plugins on disk."""
-        wanted = [each for each in SCOPES if scope in (each, "all")]
+        there = SCOPES if self._configuration.directories.root else ("global",)
+        wanted = [each for each in there if scope in (each, "all")]
         found: list[InstalledPlugin] = []
         broken: dict[str, str] = {}
         for each in wanted:
@@ -142,14 +152,14 @@ class Plugins:
         offer = choose(offers, wanted)
         versions = [version for each in offers for version in each.versions]
         if offer:
-            manifest = self.manifest_of_offer(offer)
-            given = {**of_offer(offer), **manifest.value}
-            version = version_of(manifest.value) or offer.version
+            package = self.package_of(offer)
+            given = {**of_offer(offer), **package.manifest}
+            version = version_of(package.manifest) or offer.version
             return replace(
-                plugin_info(name, version, given, components(manifest.value)),
+                plugin_info(name, version, given, components(package.manifest)),
                 installed=self._installed_copy(own) if own else UNKNOWN,
                 availableVersions=newest_first(versions),
-                warnings=noted(noticed, manifest.warnings),
+                warnings=noted(noticed, package.warnings),
             )
         if own is None or offers:
             raise ForgeError.plugin_missing(
@@ -203,7 +213,7 @@ class Plugins:
             )
         return survey
 
-    def manifest_of_offer(self, offer: Offer) -> Loaded[Mapping[str, object]]:
+    def package_of(self, offer: Offer) -> Package:
         """The plugin's own manifest, its checksum verified. Raises `ForgeError`."""
         warnings: list[str] = []
         if offer.checksum is None:
@@ -225,7 +235,7 @@ class Plugins:
             raise ForgeError.network(
                 f"invalid plugin manifest from {masked_url(offer.manifest_url)}", plugin=offer.name
             ) from error
-        return Loaded(manifest, tuple(warnings))
+        return Package(offer, manifest, tuple(warnings))
 
     def _row(self, plugin: InstalledPlugin, survey: Survey) -> results.PluginRow:
         latest = best_version(

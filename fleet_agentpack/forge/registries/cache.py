@@ -144,8 +144,8 @@ class Cache:
 
     def _refuse_shared_directory(self) -> None:
         """Refuse to clear a home or a project, whose `downloads` are not ours."""
-        for shared in (self.directories.home, self.directories.cwd):
-            if is_inside(shared, self.directory):
+        for shared in (self.directories.home, self.directories.root):
+            if shared is not None and is_inside(shared, self.directory):
                 raise ForgeError(
                     "CONFIG_ERROR",
                     f"{self.directory} contains more than a cache; nothing was cleared",

@@ -51,7 +51,15 @@ class Survey:
     warnings: tuple[str, ...] = ()
 
 
-Parse = Callable[[Registry, str, bytes], Mapping[str, object]]
+Refused = Callable[[Registry, str, str], ForgeError]  # for an answer, by its URL and what is wrong
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an answer must be: a JSON object, with lists under these keys."""
+
+    refused: Refused
+    lists: tuple[str, ...] = ()
 
 
 class RegistryClient:
@@ -68,7 +76,8 @@ class RegistryClient:
         Without `network` only the cache is asked. A registry that fails is replaced by its old
         manifest where there is one, and named in the warnings.
         """
-        answers = self.ask([(each, each.url) for each in registries], _manifest, network=network)
+        expected = Expected(_not_a_manifest, lists=("plugins",))
+        answers = self.ask([(each, each.url) for each in registries], expected, network=network)
         offers: list[Offer] = []
         unreached: list[tuple[str, ForgeError]] = []
         warnings: list[str] = []
@@ -88,7 +97,7 @@ class RegistryClient:
         return Survey(tuple(offers), names, tuple(unreached), tuple(warnings))
 
     def ask(
-        self, questions: Sequence[tuple[Registry, str]], parse: Parse, *, network: bool = True
+        self, questions: Sequence[tuple[Registry, str]], expected: Expected, *, network: bool = True
     ) -> list[RegistryAnswer]:
         """Answers from the cache while they are fresh, else from the network, else the last one."""
         now = self._cache.now()
@@ -101,7 +110,7 @@ class RegistryClient:
         headers = {each: self._credentials.headers(each, each.url) for each in owners}
         requests = [Request(url, headers[registry]) for registry, url in stale]
         bodies = dict(zip(stale, self._transport.fetch_all(requests), strict=True))
-        return [self._settled(each, kept[each], bodies.get(each), parse) for each in questions]
+        return [self._settled(each, kept[each], bodies.get(each), expected) for each in questions]
 
     def download(self, offer: Offer, url: str, checksum: str | None) -> bytes:
         """A file that a registry refers to, from the cache or fetched, with its checksum verified.
@@ -123,16 +132,20 @@ class RegistryClient:
         question: tuple[Registry, str],
         last: RegistryAnswer,
         body: bytes | ForgeError | None,
-        parse: Parse,
+        expected: Expected,
     ) -> RegistryAnswer:
         """The new answer, else the last one together with the reason."""
         if not isinstance(body, bytes):
             return replace(last, error=body)
         registry, url = question
         try:
-            data = parse(registry, url, body)
-        except ForgeError as error:
-            return replace(last, error=error)
+            data = as_mapping(parse_json(body.decode("utf-8-sig")))
+            for key in expected.lists:
+                if not isinstance(data.get(key), list):
+                    raise UnparsableError(f"{key} must be an array")
+        except (UnicodeDecodeError, UnparsableError) as error:
+            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+            return replace(last, error=expected.refused(registry, url, reason))
         if not url.startswith("file:"):
             self._cache.keep_manifest(_key(registry, url), url, data, registry.cache_ttl_s)
         return RegistryAnswer(data)
@@ -182,17 +195,8 @@ def _key(registry: Registry, url: str) -> str:
     return registry.name if url == registry.url else f"{registry.name}-{digest}"
 
 
-def _manifest(registry: Registry, _: str, body: bytes) -> Mapping[str, object]:
-    try:
-        manifest = as_mapping(parse_json(body.decode("utf-8-sig")))
-        if not isinstance(manifest.get("plugins"), list):
-            raise UnparsableError("plugins must be an array")
-    except (UnicodeDecodeError, UnparsableError) as error:
-        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-        raise ForgeError.network(
-            f"invalid registry manifest: {reason}", registry=registry.name
-        ) from error
-    return manifest
+def _not_a_manifest(registry: Registry, _: str, reason: str) -> ForgeError:
+    return ForgeError.network(f"invalid registry manifest: {reason}", registry=registry.name)
 
 
 def _offers(registry: Registry, manifest: Mapping[str, object]) -> Loaded[list[Offer]]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.config.configuration import Registry
@@ -95,6 +95,11 @@ class StoredLogin:
 NO_LOGIN = StoredLogin()
 
 
+class _LoginFile(NamedTuple):
+    data: dict[str, Any]
+    logins: dict[str, Any]  # `registries` in the data
+
+
 @dataclass(frozen=True)
 class Credentials:
     """The logins of this user and the tokens in the environment."""
@@ -142,7 +147,7 @@ class Credentials:
     def forget(self, name: str, now: datetime) -> bool:
         """Log out; false when there was no login. Raises `ForgeError` for an unusable file."""
         moment = timestamp(now)
-        known = name in self._file(moment).get("registries", {})
+        known = name in self._file(moment).logins
         if known:
             self.vault.remove(name)
             self._edit(name, None, moment)
@@ -186,8 +191,7 @@ class Credentials:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with file_lock(self.path.with_name(".credentials.lock")):
-                data = self._file(moment)
-                logins = data.setdefault("registries", {})
+                data, logins = self._file(moment)
                 logins.pop(name, None)
                 if login is not None:
                     logins[name] = dict(login)
@@ -196,16 +200,17 @@ class Credentials:
         except OSError as error:
             raise ForgeError.unwritable(self.path, error) from error
 
-    def _file(self, moment: str) -> dict[str, Any]:
+    def _file(self, moment: str) -> _LoginFile:
         try:
             data = read_mapping(self.path)
         except FileNotFoundError:
-            return {"version": "1.0.0", "created_at": moment, "registries": {}}
+            data = {"version": "1.0.0", "created_at": moment}
         except UnparsableError as error:
             raise ForgeError.config(self.path, str(error)) from error
-        if not isinstance(data.get("registries", {}), dict):
+        logins = data.setdefault("registries", {})
+        if not isinstance(logins, dict):
             raise ForgeError.config(self.path, "registries must be an object")
-        return data
+        return _LoginFile(data, logins)
 
 
 def _is_protected(url: str) -> bool:
