@@ -15,7 +15,7 @@ from fleet_agentpack.deploy.model import read_file
 
 LONGEST = 102_400  # bytes of one difference that are still shown
 _AT_ONCE = 200
-LONGEST_TEXT = 16_000  # bytes of all differences in one answer
+LONGEST_TEXT = 262_144  # bytes of all differences together; the wire cuts and pages them
 _OPTIONS = (
     "--no-index",
     "--no-color",
