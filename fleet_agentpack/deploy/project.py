@@ -38,16 +38,16 @@ class Project:
         return asked or _configured_origin(Path(self.root, ".git"))
 
 
-def find_project(home: Home, remembered: Remembered[Project | None]) -> Project | None:
+def find_project(home: Home, remembered: Remembered[Project]) -> Project | None:
     """The git work tree around the directory to work in, or that directory itself.
 
     The root directory, the home and what cannot be entered are no project.
     """
     start = _start(home)
     asked = _git_files(home, start)
-    for path in (start, *asked):
+    for path in (start, home.user, *asked):
         looks.at(path)
-    if _is_no_project(home, start):  # it may have been moved away since it was asked for
+    if _is_no_project(home, start):
         return None
     return remembered.get(lambda: _find(home, start), *asked)
 
@@ -61,7 +61,7 @@ def why_none(home: Home) -> str:
     return f"{start} is {what}; start in a project, or name one with --project DIR"
 
 
-def _find(home: Home, start: Path) -> Project | None:
+def _find(home: Home, start: Path) -> Project:
     told = git_text(home, start, "rev-parse", "--show-toplevel")
     root = Path(told) if told else _work_tree(start)
     if root is None or _is_no_project(home, root):  # such as dotfiles kept in git

@@ -42,7 +42,7 @@ class RepoCache:
     desired: dict[str, KnownDesired] = field(default_factory=dict)  # by the request's target
     records: KnownRecords = field(default_factory=dict)
     manifest: dict[str, Manifest] = field(default_factory=dict)  # by text
-    project: Remembered[Project | None] = field(default_factory=Remembered)
+    project: Remembered[Project] = field(default_factory=Remembered)
 
     def forget_old_contents(self) -> None:
         """Drop generated contents once there are far more than the repo has modules."""

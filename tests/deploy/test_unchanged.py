@@ -192,6 +192,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "root: link retargeted": lambda top: _relink(top / "user/.codex", top / "elsewhere"),
     "root: link's target moved": lambda top: (top / "dotfiles").rename(top / "files"),
     "home: moved": lambda top: (top / "user").rename(top / "was-user"),
+    "project: gone": lambda top: (top / "project").rename(top / "away"),
     "project: another one": lambda top: _swap_directories(top / "project"),
     "state: a journal": lambda top: (top / "agentpack/state/journal.json").write_text("{}"),
     "state: snapshots gone": lambda top: _forget_deploys(top),
