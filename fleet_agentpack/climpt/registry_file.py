@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -14,7 +14,36 @@ from fleet_agentpack.kit.files import UnreadableError, read_text, write_atomic
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 
 Key = tuple[str, str, str]
-Record = dict[str, Any]
+
+
+class Record(TypedDict):
+    """One command of the file, as we write it."""
+
+    c1: str
+    c2: str
+    c3: str
+    description: str
+    usage: NotRequired[str]
+    options: dict[str, Any]
+    uv: list[dict[str, str]] | str
+    title: NotRequired[str]
+    aliases: NotRequired[list[str]]
+
+
+class Tools(TypedDict):
+    """The part that holds the commands."""
+
+    availableConfigs: list[str]
+    commands: list[Record]
+
+
+class Document(TypedDict):
+    """The whole file."""
+
+    version: str
+    description: str
+    tools: Tools
+
 
 _VERSION = "1.0.0"
 _DESCRIPTION = "Prompt commands of this project"
@@ -25,7 +54,7 @@ class RegistryFile:
     """A registry's JSON, to be changed and written back."""
 
     path: Path
-    data: Record = field(default_factory=dict)
+    data: Document
 
     @classmethod
     def read(cls, path: Path) -> RegistryFile:
@@ -33,7 +62,7 @@ class RegistryFile:
         try:
             text = read_text(path, MAX_BYTES)
         except FileNotFoundError:
-            empty: Record = {"availableConfigs": [], "commands": []}
+            empty: Tools = {"availableConfigs": [], "commands": []}
             return cls(path, {"version": _VERSION, "description": _DESCRIPTION, "tools": empty})
         except UnreadableError as error:
             raise UnusableFileError(str(error)) from error
@@ -43,8 +72,7 @@ class RegistryFile:
     @property
     def records(self) -> list[Record]:
         """The records of commands, in order."""
-        found: list[Record] = self.data["tools"]["commands"]
-        return found
+        return self.data["tools"]["commands"]
 
     def by_key(self) -> dict[Key, list[Record]]:
         """The records of each command; several are its variants."""
@@ -61,7 +89,7 @@ class RegistryFile:
         for command in commands:
             variants = known.get(command.key, [])
             if not variants:
-                self.records.append(dict(record_of(command)))
+                self.records.append(record_of(command))
             elif len(variants) == 1 and differences(variants[0], command):
                 variants[0].update(record_of(command))
         domains = [r["c1"] for r in self.records if isinstance(r, dict) and r.get("c1")]
@@ -75,21 +103,7 @@ class RegistryFile:
         write_atomic(self.path, json.dumps(self.data, indent=2, ensure_ascii=False) + "\n")
 
 
-class CommandRecord(TypedDict):
-    """One command of the file, as we write it."""
-
-    c1: str
-    c2: str
-    c3: str
-    description: str
-    usage: NotRequired[str]
-    options: dict[str, Any]
-    uv: list[dict[str, str]] | str
-    title: NotRequired[str]
-    aliases: NotRequired[list[str]]
-
-
-def record_of(command: Command) -> CommandRecord:
+def record_of(command: Command) -> Record:
     """A command as a record; title and aliases are ours, the original passes them by."""
     record: Mapping[str, Any] = {
         "c1": command.c1,
@@ -102,13 +116,13 @@ def record_of(command: Command) -> CommandRecord:
         "title": command.title or UNKNOWN,
         "aliases": command.aliases or UNKNOWN,
     }
-    plain: CommandRecord = jsonable(record)
+    plain: Record = jsonable(record)
     if not command.variables:
         plain["uv"] = ""
     return plain
 
 
-def differences(record: Mapping[str, Any], command: Command) -> list[str]:
+def differences(record: Record, command: Command) -> list[str]:
     """The fields in which a record differs from what the prompt's header says."""
     wanted = record_of(command)
     read_elsewhere = [name for name in ("title", "aliases") if name not in record]

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from fleet_agentpack.deploy import lockfile
 from fleet_agentpack.deploy.batch import Batch, Step
-from fleet_agentpack.deploy.compare import Change, Plan
+from fleet_agentpack.deploy.compare import Change, Plan, plan_id
 from fleet_agentpack.deploy.disk import find
 from fleet_agentpack.deploy.model import Blob, Root, copy_name, owner
 from fleet_agentpack.deploy.recorded import manifest_bytes
@@ -39,9 +39,10 @@ class Proposal:
     @cached_property
     def data(self) -> PlanData:
         """The answer to plan and diff."""
+        rows = [change.row for change in self.plan.changes]
         return PlanData(
-            changes=[change.row for change in self.plan.changes],
-            plan_id=self.plan.id,
+            changes=rows,
+            plan_id=plan_id(rows),
             profile=self.workspace.request.profile,
             profiles=self.workspace.profiles_used,
             summary=self.plan.summary,

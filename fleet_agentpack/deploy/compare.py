@@ -6,9 +6,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import attrgetter
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from fleet_agentpack.deploy import results
 from fleet_agentpack.deploy.model import FileState, Output, Root, posix
@@ -60,20 +61,22 @@ class Change(NamedTuple):
 
     @property
     def row(self) -> results.ChangeRow:
-        """The change as an answer shows it."""
+        """The change as an answer shows it; written for speed, since there may be very many."""
+        root, op, path, before, output, reason, _, module_ids, kind = self
+        blob = output.blob if output else None
         return results.ChangeRow(
-            _if_true(self.adopts),
-            self.output.blob.sha256 if self.output else None,
-            self.before.sha256 if self.before else None,
-            _if_true(self.edited_by_hand),
-            self.output.blob.layer if self.output else UNKNOWN,
-            self.module_ids or UNKNOWN,
-            self.op,
-            self.path,
-            posix(self.path),
-            self.reason,
-            self.target,
-            self.update_kind,
+            True if kind == "adopt_update" else UNKNOWN,
+            blob.sha256 if blob else None,
+            before.sha256 if before else None,
+            True if before and self.edited_by_hand else UNKNOWN,
+            blob.layer if blob else UNKNOWN,
+            module_ids or UNKNOWN,
+            op,
+            path,
+            posix(path),
+            reason,
+            root.target,
+            kind,
         )
 
 
@@ -85,16 +88,6 @@ class Plan:
     kept: Sequence[Change] = ()  # deletes that are not made, because somebody edited the file
     warnings: tuple[str, ...] = ()
 
-    @cached_property
-    def id(self) -> str:
-        """The same for the same changes, and only for them."""
-        digest = hashlib.sha256()
-        for change in self.changes:
-            before = change.before and change.before[:2]
-            after = change.output and change.output.blob[:2]
-            digest.update(f"{(change.target, change.op, change.path, before, after)}\n".encode())
-        return digest.hexdigest()[:16]
-
     @property
     def summary(self) -> results.ChangeCounts:
         """How many of each operation."""
@@ -103,17 +96,30 @@ class Plan:
     @property
     def adopted(self) -> list[Change]:
         """The changes that would overwrite files that agentpack did not write."""
-        return [change for change in self.changes if change.adopts]
+        return [c for c in self.changes if c.op == "update" and c.adopts]
 
     @property
     def edited(self) -> list[Change]:
         """The changes that would overwrite what somebody edited."""
-        return [change for change in self.changes if change.edited_by_hand]
+        return [c for c in self.changes if c.op == "update" and c.edited_by_hand]
 
     @property
     def deletes(self) -> list[Change]:
         """The files that would go."""
         return [change for change in self.changes if change.op == "delete"]
+
+
+def plan_id(rows: Iterable[results.ChangeRow]) -> str:
+    """The same for the same changes, and only for them."""
+    facts = list(map(_FACTS, rows))
+    try:
+        text = msgspec.json.encode(facts)
+    except UnicodeEncodeError:  # a name that is no text
+        text = repr(facts).encode()
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+_FACTS = attrgetter("after_sha256", "before_sha256", "op", "path", "target")
 
 
 def plan(survey: Survey) -> Plan:

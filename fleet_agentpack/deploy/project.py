@@ -11,7 +11,8 @@ from pathlib import Path
 
 from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.home import Home, git_text
-from fleet_agentpack.kit.project import why_no_project
+from fleet_agentpack.kit.project import FoundProject, why_no_project
+from fleet_agentpack.kit.project import find_project as find_place
 from fleet_agentpack.kit.stamps import Remembered
 
 
@@ -45,14 +46,21 @@ def find_project(home: Home, remembered: Remembered[Project]) -> Project | None:
         return None
     start = Path(home.place.path)
     asked = _git_files(home, start)
-    for path in asked:
+    for path in (start, home.user, *asked):
         looks.at(path)
+    if _place(home).reason:  # it may have been moved away since
+        return None
     return remembered.get(lambda: _find(home, start), *asked)
 
 
 def why_none(home: Home) -> str:
     """Why there is no project, and what to do about it."""
-    return f"{home.place.reason}; start in a project, or name one with --project DIR"
+    return f"{_place(home).reason}; start in a project, or name one with --project DIR"
+
+
+def _place(home: Home) -> FoundProject:
+    """The directory to work in as it is now."""
+    return find_place(home.place.path, str(home.user)) if home.place.path else home.place
 
 
 def _find(home: Home, start: Path) -> Project:

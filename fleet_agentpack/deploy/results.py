@@ -93,7 +93,7 @@ class ChangeRow(NamedTuple):
     @property
     def rank(self) -> int:
         """What takes something away counts first, then what replaces something."""
-        overwrites = self.update_kind == "adopt_update"
+        overwrites = self.adopts is True or self.edited_by_hand is True
         return 0 if self.op == "delete" or overwrites else 1 if self.op == "update" else 2
 
 

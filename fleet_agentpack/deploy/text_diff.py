@@ -15,7 +15,7 @@ from fleet_agentpack.deploy.model import read_file
 
 LONGEST = 102_400  # bytes of one difference that are still shown
 _AT_ONCE = 200
-LONGEST_TEXT = 16_000  # bytes of all differences in one answer
+LONGEST_TEXT = 256_000  # bytes of all differences; what an answer cannot show is read in pages
 _OPTIONS = (
     "--no-index",
     "--no-color",
@@ -49,13 +49,14 @@ def unified(home: Home, changes: Sequence[Change], longest: int) -> str:
 def text_diffs(
     home: Home, changes: Sequence[Change], at_once: int = _AT_ONCE
 ) -> Iterator[tuple[Change, str]]:
-    """Each change with its diff, or a note why none is shown."""
+    """Each change with its diff, or a note why none is shown; `at_once` at first, then more."""
     rest = iter(changes)
     while some := list(islice(rest, at_once)):
         sides = [_sides(change) for change in some]
         hunks = _hunks(home, sides)
         for number, change in enumerate(some):
             yield change, _text(change, sides[number], hunks.get(number, ""))
+        at_once = min(at_once * 2, _AT_ONCE)
 
 
 def _sides(change: Change) -> Sides:

@@ -232,9 +232,11 @@ async def test_diff_shows_the_text_and_actions_are_calls(client: Client[Any], la
 
 
 def test_a_long_diff_ends_with_a_line(shell: Shell) -> None:
-    shell.lab.source("modules/prompts/two.md", "".join(f"ü {n}\n" for n in range(2000)))
+    for name in ("one", "two", "three"):
+        lines = "".join(f"ü {n}\n" for n in range(10_000))
+        shell.lab.source(f"modules/prompts/{name}.md", lines)
     text = shell.json("diff")["data"]["text"]
-    assert 15_000 < len(text.encode()) < 16_100
+    assert 255_000 < len(text.encode()) < 256_100
     assert text.splitlines()[-2].startswith("+ü ")
     assert text.endswith("cut: 2 of 3 file(s) are shown whole\n")
 

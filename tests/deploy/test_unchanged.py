@@ -192,6 +192,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "root: link retargeted": lambda top: _relink(top / "user/.codex", top / "elsewhere"),
     "root: link's target moved": lambda top: (top / "dotfiles").rename(top / "files"),
     "home: moved": lambda top: (top / "user").rename(top / "was-user"),
+    "project: gone": lambda top: (top / "project").rename(top / "away"),
     "project: another one": lambda top: _swap_directories(top / "project"),
     "state: a journal": lambda top: (top / "agentpack/state/journal.json").write_text("{}"),
     "state: snapshots gone": lambda top: _forget_deploys(top),
@@ -456,7 +457,7 @@ def test_every_path_that_an_answer_asks_for_is_watched(tmp_path: Path, name: str
     _commit(lab, "upstream", "part/SKILL.md", "---\nname: far\ndescription: Far.\n---\n")
     source = {"url": str(tmp_path / "upstream"), "ref": "main", "subdir": "part"}
     lab.module("skill", "far", "", source={"git": source})
-    lab.service().update(Request())
+    lab.service().upkeep.update(Request())
     (lab.repo / "projects").mkdir()
     served = Served(lab, None, name)
     served.answers()

@@ -102,6 +102,13 @@ async def test_a_plan_of_2500_files_fits_with_true_totals(connect: Open, home: P
             assert f"{home}/.codex/skills/s9/refs" in [row["directory"] for row in directories]
             rows = await rows_of(client, data, field)
             assert len({row["path"] for row in rows}) == len(rows) == 2500
+        diff = (await call(client, "diff", RESULT_BYTES, repo=repo))["data"]
+        assert diff["summary"]["create"] == 2500 and "omitted" in diff
+        shown, _, note = diff["text"].partition("… [")
+        assert shown.endswith("\n") and "+hello\n" in shown
+        rest = await read_text(client, note.partition(": ")[2].rstrip("]"), "\n")
+        files = (shown + rest).count("\n+++ b/")
+        assert files > 500 and rest.endswith(f"… cut: {files} of 2500 file(s) are shown whole\n")
         with pytest.raises(MCPError, match=r"has [0-9]+ pages; there is no page 999"):
             await read(client, omitted["how"].replace("=2", "=999"))
         with pytest.raises(MCPError, match="page is a number"):
@@ -296,6 +303,8 @@ async def test_output_of_tools_beyond_the_bound_is_a_resource(connect: Open, hom
         skills = json.loads(await read(client, "skill://"))
         assert [tool["name"] for tool in skills["tools"]] == ["a/json", "a/strict", "a/text"]
         assert "Call `a__text`." in await read(client, "skill://a/text")
+        with pytest.raises(MCPError, match=r"skill:// has 1 page; there is no page 2"):
+            await read(client, "skill://?page=2")
         with pytest.raises(MCPError, match="not installed"):
             await read(client, "skill://a/fails")
 
