@@ -14,7 +14,7 @@ from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.dependencies import get_context
 from pydantic import PrivateAttr
 
-from fleet_agentpack.kit.actions import Action
+from fleet_agentpack.kit.actions import Action, steps
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.pages import NoSuchPageError
 from fleet_agentpack.settings import SettingsError
@@ -149,5 +149,5 @@ def told(error: Exception) -> FastMCPError:
     """An expected failure as a client of a resource sees it: what is wrong, and what to do next."""
     if isinstance(error, NoSuchPageError):
         return ValidationError(str(error), log_level=logging.DEBUG)
-    steps = [each.for_agent() for each in error.actions] if isinstance(error, AppError) else []
-    return ResourceError(". ".join([str(error).rstrip("."), *steps]), log_level=logging.DEBUG)
+    next_steps = steps(error.actions) if isinstance(error, AppError) else []
+    return ResourceError(". ".join([str(error).rstrip("."), *next_steps]), log_level=logging.DEBUG)

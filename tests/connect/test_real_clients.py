@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.connect.scripted_model import SAYS, scripted_model
+from tests.rig import Http, eventually
 
 pytestmark = pytest.mark.clients
 
@@ -199,3 +200,66 @@ def test_options_of_the_server_reach_the_client(
     assert status == 0 and "4 tools" in out, err
     entry = json.loads((home / ".gemini/settings.json").read_text())["mcpServers"]["agentpack"]
     assert entry["args"][-2:] == ["--only", "climpt"]
+
+
+TOKEN = "a-token-for-this-test"
+WRITES_ITS_PLACE = "#!/bin/sh\npwd > {}\nexit 1\n"
+
+
+@pytest.mark.parametrize("client", ["claude", "codex", "gemini"])
+def test_terminal_clients_start_a_server_in_the_project(
+    client: str,
+    home: Path,
+    work: Path,
+    installed: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which is why `connect` writes no project for them."""
+    installed(client)
+    place = home / "place"
+    program = put(home / "program", WRITES_ITS_PLACE.format(place))
+    program.chmod(0o755)
+    words = {
+        "claude": ["mcp", "add", "--scope", "user", "x", "--", str(program)],
+        "codex": ["mcp", "add", "x", "--", str(program)],
+        "gemini": ["mcp", "add", "--scope", "user", "x", str(program)],
+    }[client]
+    (home / ".codex").mkdir()
+    put(home / ".gemini/trustedFolders.json", json.dumps({str(work): "TRUST_FOLDER"}))
+    ask(client, *words)
+    if client == "codex":  # its list starts nothing; a run does, before it asks a model
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        running = subprocess.Popen(
+            ["codex", "exec", "--skip-git-repo-check", "hello"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            eventually(place.exists, 60)
+        finally:
+            running.kill()
+            running.wait()
+    else:
+        subprocess.run([client, "mcp", "list"], capture_output=True, timeout=120)
+    eventually(lambda: place.read_text().strip() == str(work))
+
+
+@pytest.mark.parametrize("client", ["claude", "gemini", "codex"])
+def test_clients_reach_a_server_at_an_address_with_a_token(
+    client: str,
+    home: Path,
+    work: Path,
+    installed: Callable[[str], None],
+    connect: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installed(client)
+    monkeypatch.setenv("MY_TOKEN", TOKEN)
+    put(home / ".gemini/trustedFolders.json", json.dumps({str(work): "TRUST_FOLDER"}))
+    with Http(FLEET_AGENTPACK_TOKEN=TOKEN) as server:
+        url = f"http://127.0.0.1:{server.port}/mcp"
+        status, out, err = connect(client, "--url", url, "--token-env", "MY_TOKEN", "--yes")
+        assert status == 0 and "✓ The server answers: 43 tools" in out, err
+        listed = ask(client, "mcp", "list")
+    assert url in listed
+    assert ("MY_TOKEN" if client == "codex" else "Connected") in listed

@@ -134,7 +134,7 @@ async def test_drift_leads_to_no_tool_that_is_left_out(home: Any) -> None:
             status = (await call(client, "status"))["data"]
             detailed = status.get("next_actions_detailed", [])
             assert [each["action"] for each in detailed if each["action"] != "diff"] == expected
-            assert ("deploy --apply" in json.dumps(status)) is not read_only
+            assert ("deploy_apply" in json.dumps(status)) is not read_only
 
 
 @pytest.mark.parametrize(
