@@ -370,6 +370,15 @@ def served(world: World, command: list[str]) -> Iterator[Callable[[str], Any]]:
         send.close()
 
 
+OURS = ("edited_by_hand", "layer", "module_ids", "adopts")
+
+
+def without_ours(plan: dict[str, Any]) -> dict[str, Any]:
+    """A plan without the keys that only we have."""
+    rows = [{k: v for k, v in row.items() if k not in OURS} for row in plan["changes"]]
+    return {k: v for k, v in {**plan, "changes": rows}.items() if k != "plan_id"}
+
+
 def compare_with_original(world: World, program: str) -> None:
     """Ours and the original in turns, with everything deployed and with nothing deployed."""
     original = Original(world, program)
