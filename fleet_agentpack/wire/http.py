@@ -55,7 +55,9 @@ def listen(http: HttpSettings) -> list[socket.socket]:
     try:
         kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
         for each in socket.getaddrinfo(http.host, http.port, type=kind, flags=flags):
-            found.append(socket.create_server(each[4], family=each[0], backlog=BACKLOG))
+            opened = socket.create_server(each[4], family=each[0], backlog=BACKLOG)
+            # asyncio turns off Nagle's delay only for sockets that say that they are TCP.
+            found.append(socket.socket(each[0], kind, socket.IPPROTO_TCP, opened.detach()))
     except OSError as error:
         for opened in found:
             opened.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet_agentpack.settings import HttpSettings
+from fleet_agentpack.wire.http import listen
 from tests.rig import (
     EXAMPLE,
     SERVE,
@@ -163,3 +166,11 @@ def test_an_idle_session_ends(work: Path) -> None:
         session = server.hello()
         eventually((work / "ended").exists)
         assert server.request(PING, session=session)[0] == 404
+
+
+def test_small_answers_are_not_held_back() -> None:
+    (listening, *others) = listen(HttpSettings(port=0))
+    for each in others:
+        each.close()
+    with listening:
+        assert listening.proto == socket.IPPROTO_TCP
