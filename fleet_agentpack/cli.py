@@ -25,6 +25,7 @@ from fleet_agentpack.settings import (
     Settings,
     SettingsError,
     check_exposure,
+    own_token,
     read_token_file,
 )
 from fleet_agentpack.version import __version__
@@ -40,7 +41,7 @@ DEPLOY_VALUES = ("repo", "profile", "target", "machine")
 DEPLOY_SWITCHES = ("json", "yes", "dry_run")
 
 EXAMPLES = ("demo", "connect claude", "--only fleet --read-only")
-HTTP_ONLY = ("host", "port", "token_file", "allowed_host", "install_scope")  # need --http
+HTTP_ONLY = ("host", "port", "token_file", "no_token", "allowed_host", "install_scope")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -100,6 +101,18 @@ def serve(options: argparse.Namespace) -> int:
     return _serve_http(settings, options.log_level) if options.http else _serve_stdio(settings)
 
 
+def _with_token(settings: Settings) -> Settings:
+    """These settings with a token, unless none is wanted; says where one is that was not given."""
+    http = settings.http
+    if http.token or http.open_to_all:
+        return settings
+    path = settings.directories.state / "http-token"
+    token, is_new = own_token(path)
+    shown = f": {token.reveal()}" if is_new and sys.stderr.isatty() else ""
+    sys.stderr.write(f"{PROG}: clients need the token in {path}{shown}\n")
+    return dataclasses.replace(settings, http=dataclasses.replace(http, token=token))
+
+
 def _begin(settings: Settings, log_level: str) -> None:
     from fleet_agentpack.wire.logs import configure
 
@@ -134,7 +147,6 @@ def _serve_wire(settings: Settings, wire: ClaimedStdio, left: Handover) -> int:
         from fleet_agentpack.wire.stdio import run_stdio
 
         mcp = build_server(settings, left.listed)
-    _let_work_be_interrupted()
     return run_stdio(mcp, wire, left)
 
 
@@ -145,8 +157,8 @@ def _serve_http(settings: Settings, log_level: str) -> int:
         from fleet_agentpack.wire.http import listen, serve_http
         from fleet_agentpack.wire.server import build_server
 
-        mcp = build_server(settings)
         sockets = listen(settings.http)
+        mcp = build_server(_with_token(settings))
     _let_work_be_interrupted()
     asyncio.run(serve_http(mcp, settings.http, log_level, sockets))
     return 0
@@ -241,7 +253,8 @@ def _http_settings(options: argparse.Namespace, settings: Settings) -> HttpSetti
     return HttpSettings(
         host=HttpSettings.host if options.host is None else options.host,
         port=HttpSettings.port if options.port is None else options.port,
-        token=_token(options.token_file or configured.token_file, settings),
+        token=_token(options, configured.token_file, settings),
+        open_to_all=bool(options.no_token),
         allowed_hosts=(*configured.allowed_hosts, *(options.allowed_host or ())),
         install_scope=options.install_scope or HttpSettings.install_scope,
         projects=tuple(_allowed_project(each, settings) for each in configured.projects),
@@ -256,8 +269,14 @@ def _allowed_project(listed: str, settings: Settings) -> Path:
     return path
 
 
-def _token(given: str | None, settings: Settings) -> Secret | None:
-    if given:
+def _token(
+    options: argparse.Namespace, configured: str | None, settings: Settings
+) -> Secret | None:
+    if options.no_token:
+        if options.token_file:
+            raise SettingsError("--no-token and --token-file contradict each other")
+        return None
+    if given := options.token_file or configured:
         return read_token_file(expand_home(given, settings.home))
     token = settings.environ.get("FLEET_AGENTPACK_TOKEN", "")
     return Secret(token) if token else None
@@ -290,10 +309,17 @@ def _server_parser(prog: str) -> Parser:
     parser.add_argument("--version", action="version", version=f"{prog} {__version__}")
     add_choice(parser)
     parser.add_argument(
-        "--project", metavar="DIR", default="", help="the project (the working directory)"
+        "--project", metavar="DIR", default="", help="the project (default: the working directory)"
     )
-    parser.add_argument("--ask", choices=ASK, default="", help="when a person is asked too (never)")
-    parser.add_argument("--log-level", choices=LOG_LEVELS, default="warning")
+    parser.add_argument(
+        "--ask", choices=ASK, default="", help="when to ask a person as well (default: never)"
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default="warning",
+        help="what goes to standard error (default: %(default)s)",
+    )
     _add_http_options(parser.add_argument_group("HTTP instead of stdio"))
     return parser
 
@@ -301,16 +327,22 @@ def _server_parser(prog: str) -> Parser:
 def _add_http_options(http: argparse._ArgumentGroup) -> None:
     default = HttpSettings()
     http.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp")
-    http.add_argument("--host", help=f"address to listen on ({default.host})")
-    http.add_argument("--port", type=_port, help=f"port to listen on ({default.port})")
+    http.add_argument("--host", help=f"address to listen on (default: {default.host})")
+    http.add_argument("--port", type=_port, help=f"port to listen on (default: {default.port})")
     http.add_argument("--token-file", metavar="PATH", help="file with the bearer token, mode 0600")
     http.add_argument(
-        "--allowed-host", metavar="NAME", action="append", help="a Host header to accept"
+        "--no-token", action="store_true", default=None, help="ask for no token, on loopback alone"
+    )
+    http.add_argument(
+        "--allowed-host",
+        metavar="NAME",
+        action="append",
+        help="a Host header to accept; repeatable",
     )
     http.add_argument(
         "--install-scope",
         choices=("global", "session"),
-        help=f"who gets the tools that are installed ({default.install_scope})",
+        help=f"who sees an installed tool (default: {default.install_scope})",
     )
 
 

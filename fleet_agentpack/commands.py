@@ -15,16 +15,26 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("wire", "list every tool: domain, reads or writes, purpose"),
     "connect": ("connect", "tell an MCP client about this server, and check that it starts"),
     "init": ("deploy", "start a config repo with an example pack"),
+    "import": ("deploy", "bring what your tools already have into the pack"),
+    "add": ("deploy", "add a module to the pack"),
+    "remove": ("deploy", "take a module out of the pack"),
     "plan": ("deploy", "show what a deploy would change"),
     "diff": ("deploy", "show the changes as a diff"),
     "deploy": ("deploy", "write the pack to the tools (--apply)"),
     "status": ("deploy", "find drift in what was deployed"),
+    "explain": ("deploy", "say which module and layer a deployed file comes from"),
+    "keep": ("deploy", "take hand edits of deployed files back into the pack"),
     "rollback": ("deploy", "go back to a snapshot (--to ID)"),
-    "snapshots": ("deploy", "list the snapshots"),
+    "undo": ("deploy", "take back the last deploy"),
+    "uninstall": ("deploy", "give back everything as it was before the first deploy"),
+    "snapshots": ("deploy", "list the snapshots; prune removes old ones"),
     "doctor": ("doctor", "check roots and configuration; --all looks at every domain"),
     "lock": ("deploy", "pin git modules in the lockfile"),
     "fetch": ("deploy", "fetch locked git modules"),
-    "update": ("deploy", "lock and fetch"),
+    "update": ("deploy", "lock and fetch; with module ids, move these to where their refs are"),
+    "outdated": ("deploy", "list git modules whose ref has moved"),
+    "overlay": ("deploy", "change a module without editing it: list, path, edit, rebase"),
+    "watch": ("deploy", "deploy what changes in the pack, and report drift, until Ctrl-C"),
     "fleet": ("fleet", "run coding agents: list, create, start, stop …"),
     "tool": ("enact", "find, install and run tools from a registry"),
     "mcp": ("enact", "choose which installed tools MCP clients see"),
@@ -66,7 +76,7 @@ def _add_help(parser: Parser) -> None:
 def _add_completion(parser: Parser) -> None:
     from fleet_agentpack.console.completion import SHELLS
 
-    parser.add_argument("shell", choices=tuple(SHELLS), help="the shell that is to read it")
+    parser.add_argument("shell", choices=tuple(SHELLS), help="the shell to print it for")
     parser.example = "bash"
 
 

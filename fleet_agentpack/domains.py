@@ -27,9 +27,11 @@ def check_names(only: Sequence[str]) -> None:
     """Look whether there are such domains, importing none. Raises `SettingsError` if not."""
     unknown = [name for name in only if name not in ROOMS]
     if unknown:
-        raise SettingsError(
-            f"unknown domain {', '.join(map(repr, unknown))}; choose from {', '.join(ROOMS)}"
-        )
+        import difflib  # here, since a server that starts needs none of it
+
+        near = difflib.get_close_matches(unknown[0], ROOMS, n=1)
+        meant = f"; did you mean {near[0]}?" if near else f"; choose from {', '.join(ROOMS)}"
+        raise SettingsError(f"unknown domain {', '.join(map(repr, unknown))}{meant}")
 
 
 def select(only: Sequence[str] = ()) -> list[DomainTools]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -60,6 +61,7 @@ class HttpSettings:
     host: str = "127.0.0.1"
     port: int = 3000
     token: Secret | None = None
+    open_to_all: bool = False  # no token is asked for: `--no-token`
     allowed_hosts: tuple[str, ...] = ()
     install_scope: str = "global"
     projects: tuple[Path, ...] = ()  # those that a client may name with `?project=`
@@ -214,6 +216,8 @@ def check_exposure(http: HttpSettings) -> None:
     """Refuse to listen beyond loopback without a token and named hosts. Raises `SettingsError`."""
     if is_loopback(http.host):
         return
+    if http.open_to_all:
+        raise SettingsError(f"--no-token is for loopback, and {http.host} lets other machines in")
     needed = {
         "a token (FLEET_AGENTPACK_TOKEN or --token-file PATH)": http.token,
         "the names clients use (--allowed-host NAME)": http.allowed_hosts,
@@ -238,6 +242,25 @@ def read_token_file(path: Path) -> Secret:
     return Secret(token)
 
 
+def own_token(path: Path) -> tuple[Secret, bool]:
+    """The token of a server that was given none, made at the first start; and whether it is new.
+
+    Raises `SettingsError`.
+    """
+    from fleet_agentpack.kit.files import write_atomic
+    from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
+
+    try:
+        with file_lock(path.with_name(f".{path.name}.lock"), timeout_s=10):
+            made = not path.exists()
+            if made:
+                write_atomic(path, secrets.token_urlsafe(32) + "\n", mode=0o600)
+    except (OSError, LockTimeoutError) as error:
+        told = f"cannot keep a token in {path}: {error}; give --token-file PATH or --no-token"
+        raise SettingsError(told) from error
+    return read_token_file(path), made
+
+
 def _prefix(text: str) -> str:
     prefix = tool_prefix(text)
     if prefix is None:
@@ -257,7 +280,7 @@ def _has_extras(text: str) -> bool:
 
 def _ask(text: str) -> Ask:
     if text not in ASK:
-        raise SettingsError(f"{text!r} is no way to ask; choose from {', '.join(ASK)}")
+        raise SettingsError(f"{text!r} is not a way to ask; choose from {', '.join(ASK)}")
     return cast("Ask", text)
 
 

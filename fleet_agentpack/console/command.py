@@ -11,6 +11,7 @@ from typing import IO, NoReturn
 
 from fleet_agentpack.console.pager import paged
 from fleet_agentpack.console.parser import Parser
+from fleet_agentpack.console.row import Row, lay_out
 from fleet_agentpack.console.table import Table, render, width_for
 from fleet_agentpack.console.text import Paint, Text, printable
 from fleet_agentpack.kit.errors import AppError
@@ -18,7 +19,7 @@ from fleet_agentpack.kit.program import located
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.settings import Settings
 
-Line = Text | Table
+Line = Text | Row | Table
 Handler = Callable[["Console"], int | None]
 
 
@@ -62,9 +63,12 @@ class Console:
             print(paint("Warning:", "yellow"), printable(located(warning)), file=sys.stderr)
 
     def _print(self, lines: Iterable[Line], out: IO[str]) -> None:
+        width = width_for(sys.stdout)
         for line in lines:
             if isinstance(line, Table):
-                print(render(line, self.paint, width_for(sys.stdout)), file=out)
+                print(render(line, self.paint, width), file=out)
+            elif isinstance(line, Row):
+                print(lay_out(line, width), file=out)
             else:
                 print(printable(line), file=out)
         out.flush()
@@ -90,7 +94,7 @@ class Commands:
         """Declare one; `fork list` is `list` in the group `fork`. The example is its arguments."""
         group, _, leaf = name.rpartition(" ")
         if group not in self._groups:
-            help_text = f"{group} …; see {group} --help"
+            help_text = f"{group} commands; {group} --help lists them"
             below = self._groups[""].add_parser(group, help=help_text, description=help_text)
             self._groups[group] = _subcommands(below)
         parser = self._groups[group].add_parser(leaf, help=help_line, description=help_line)

@@ -54,6 +54,9 @@ def _bash(prog: str, found: Sequence[Place]) -> str:
 _{_name(prog)}() {{
   local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} at="" words="" i
   for ((i = 1; i < COMP_CWORD; i++)); do
+    case "$at|${{COMP_WORDS[i-1]}}" in
+      {"|".join(_options_with_values(found))}) continue ;;
+    esac
     case "$at ${{COMP_WORDS[i]}}" in
       {_paths(found)}) at="$at ${{COMP_WORDS[i]}}" ;;
     esac
@@ -80,12 +83,17 @@ def _zsh(prog: str, found: Sequence[Place]) -> str:
 # zsh completion for {prog}; put it into ~/.zshrc, after compinit:
 #   eval "$({prog} completion zsh)"
 _{_name(prog)}() {{
-  local at="" word
+  local at="" word before=""
   local -a found
   for word in "${{(@)words[2,CURRENT-1]}}"; do
-    case "$at $word" in
-      ({_paths(found)}) at="$at $word" ;;
+    case "$at|$before" in
+      ({"|".join(_options_with_values(found))}) ;;
+      (*)
+        case "$at $word" in
+          ({_paths(found)}) at="$at $word" ;;
+        esac ;;
     esac
+    before=$word
   done
   case "$at|$words[CURRENT-1]" in
 {_cases(_after_options(found, _zsh_reply, "_files; return"))}
@@ -111,6 +119,7 @@ def _zsh_words(place: Place) -> str:
 def _fish(prog: str, found: Sequence[Place]) -> str:
     name = _name(prog)
     known = " ".join(shlex.quote(each.key) for each in found if each.path)
+    valued = " ".join(_options_with_values(found))
     rows = []
     for place in found:
         here = f"complete -c {prog} -n {shlex.quote(f'__{name}_at {shlex.quote(place.key)}')}"
@@ -129,10 +138,12 @@ def _fish(prog: str, found: Sequence[Place]) -> str:
 #   {prog} completion fish | source
 function __{name}_at
   set -l at ""
+  set -l before ""
   for word in (commandline -opc)[2..-1]
-    if contains -- "$at $word" {known}
+    if contains -- "$at $word" {known}; and not contains -- "$at|$before" {valued}
       set at "$at $word"
     end
+    set before $word
   end
   test "$at" = "$argv[1]"
 end
@@ -146,6 +157,11 @@ def _name(prog: str) -> str:
 
 def _paths(found: Sequence[Place]) -> str:
     return "|".join(shlex.quote(each.key) for each in found if each.path)
+
+
+def _options_with_values(found: Sequence[Place]) -> list[str]:
+    """The options that take a value, each at its place; what follows them is no command."""
+    return [shlex.quote(f"{place.key}|{option}") for place in found for option in place.values]
 
 
 def _after_options(

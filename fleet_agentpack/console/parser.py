@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the program over a mistake: what is wrong, and where to read on."""
-        text = f"{self.prog}: {message}\n  {self.prog} --help shows how it is called\n"
+        text = f"{self.prog}: {message}\n  {self.prog} --help shows how to use it\n"
         self.exit(MISTAKEN, text)
 
     def _near_miss(self, word: str) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import TextIO
+
+from fleet_agentpack.kit.visible import visible
 
 _CODES = {
     "bold": "1",
@@ -16,9 +17,6 @@ _CODES = {
     "blue": "34",
     "cyan": "36",
 }
-# Control characters, and those that change the direction of text or break its lines.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
 
 Text = str | tuple[str, ...]  # the parts of a tuple stand side by side, a space between them
 
@@ -56,4 +54,4 @@ def printable(text: Text) -> str:
         return " ".join(map(printable, text))
     if isinstance(text, Verbatim):
         return text
-    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+    return visible(text)

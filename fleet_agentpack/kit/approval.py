@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fleet_agentpack.kit.results import jsonable, to_text
@@ -32,6 +32,14 @@ class Question:
         """Raises `PlanChangedError` if something else was approved."""
         if approved != self.digest:
             raise PlanChangedError
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What a person may agree to so that a call that was refused succeeds."""
+
+    question: Question
+    carry_out: Callable[[], object]
 
 
 class PlanChangedError(Exception):

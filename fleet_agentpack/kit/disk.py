@@ -11,11 +11,15 @@ import hashlib
 import os
 import shutil
 import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 from fleet_agentpack.kit.files import hash_file, sync_directory
 
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
+SEAL = 1_000_000_000_000_000_000  # a moment in 2001, in nanoseconds
 _O_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -48,16 +52,26 @@ def find(path: str) -> State | None:
     return State("other", "", mode)
 
 
+def read(path: str) -> bytes:
+    """The bytes of a file. Raises `OSError`."""
+    with open(path, "rb", buffering=0) as stream:
+        return stream.readall() or b""
+
+
 def same(known: State | None, found: State | None) -> bool:
     """Whether something is what was expected; what is neither file nor directory never is."""
     if known is None or found is None:
         return known is found
-    return (
-        known.sha256 == found.sha256
-        and known.kind == found.kind != "other"
-        and known.link == found.link
-        and (known.mode ^ found.mode) & 0o100 == 0
-    )
+    if known.kind != found.kind or known.kind == "other":
+        return False
+    if known.kind == "link":  # what it leads to is another path's business
+        return known.link == found.link
+    return known.sha256 == found.sha256 and (known.mode ^ found.mode) & 0o100 == 0
+
+
+def is_sealed(status: os.stat_result) -> bool:
+    """Whether a file is as it was created; a write cut short or a later one breaks the seal."""
+    return status.st_mtime_ns == SEAL
 
 
 class Disk:
@@ -66,8 +80,13 @@ class Disk:
     def __init__(self, *, durable: bool = False) -> None:
         self.durable = durable
 
-    def create(self, path: str, data: bytes, mode: int, *, exact: bool = False) -> None:
-        """Write a new file; `exact` sets the mode regardless of the umask."""
+    def create(
+        self, path: str, data: bytes, mode: int, *, exact: bool = False, sealed: bool = False
+    ) -> None:
+        """Write a new file; `exact` sets the mode regardless of the umask.
+
+        A sealed one carries a time that no later write leaves it; see `is_sealed`.
+        """
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _O_FLAGS, mode)
         try:
             if exact and os.name != "nt":
@@ -75,6 +94,8 @@ class Disk:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
+            if sealed:
+                os.utime(descriptor if os.utime in os.supports_fd else path, ns=(SEAL, SEAL))
             if self.durable:
                 os.fsync(descriptor)
         finally:
@@ -94,15 +115,29 @@ class Disk:
         """Give a file a second name."""
         os.link(source, path)
 
+    def link_many(
+        self, source_directory: str, directory: str, names: Sequence[tuple[str, str]]
+    ) -> int:
+        """Give many files of one directory second names in another; how many could be done."""
+        with _opened(source_directory) as sources, _opened(directory) as places:
+            for number, (source, name) in enumerate(names):
+                try:
+                    os.link(source, name, src_dir_fd=sources, dst_dir_fd=places)
+                except OSError as error:
+                    if error.errno not in NO_LINKS:
+                        raise
+                    return number
+        return len(names)
+
     def remove(self, path: str) -> None:
         """Remove a file."""
         os.unlink(path)
         if self.durable:
             sync_directory(os.path.dirname(path))
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, mode: int = 0o777) -> None:
         """Make one directory."""
-        os.mkdir(path)
+        os.mkdir(path, mode)
 
     def remove_directory(self, path: str) -> None:
         """Remove one empty directory."""
@@ -117,6 +152,15 @@ class Disk:
     def remove_tree(self, path: str) -> None:
         """Remove a directory of ours and all it holds, as far as that can be done now."""
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _opened(directory: str) -> Iterator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _tree_hash(top: str) -> str:

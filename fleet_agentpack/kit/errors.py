@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
-from fleet_agentpack.kit.approval import Refusal
+from fleet_agentpack.kit.approval import Refusal, Remedy
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class AppError(Exception):
     """An expected failure that knows how its domain tells it to the caller, and what to do next."""
 
     commands: ClassVar[Commands] = {}  # the command lines of the room's tools
+    remedy: Remedy | None = None  # what a person could agree to instead
 
     def __init__(self, message: str, *, actions: Iterable[Action | str] = ()) -> None:
         super().__init__(message)

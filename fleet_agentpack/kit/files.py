@@ -7,10 +7,10 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 LARGEST_FILE = 16 * 1024 * 1024
-_WHOLE_READ = 1 << 20
+WHOLE_READ = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 Kind = Literal["directory", "special", "below_a_file", "denied", "too_large", "not_text", "failed"]
@@ -40,7 +40,7 @@ def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
                 kind: Kind = "directory" if stat.S_ISDIR(status.st_mode) else "special"
                 raise UnreadableError(kind, "not a regular file")
             with os.fdopen(descriptor, "rb", closefd=False) as stream:
-                data = stream.read(limit + 1) if status.st_size <= limit else b""
+                data = _whole(stream, status.st_size, limit) if status.st_size <= limit else b""
         finally:
             os.close(descriptor)
     except (FileNotFoundError, UnreadableError):
@@ -54,6 +54,12 @@ def read_bytes(path: Path, limit: int = LARGEST_FILE) -> bytes:
     if size > limit:
         raise UnreadableError("too_large", f"{size:,} bytes; at most {limit:,} are read")
     return data
+
+
+def _whole(stream: BinaryIO, size: int, limit: int) -> bytes:
+    """All of a file that says its size; a read of the limit would set aside as much memory."""
+    data = stream.read(size + 1)
+    return data + stream.read(limit + 1 - len(data)) if len(data) > size else data
 
 
 def read_text(path: Path, limit: int = LARGEST_FILE) -> str:
@@ -78,13 +84,13 @@ def hash_file(path: str, size: int) -> str:
 
 def hash_open(descriptor: int, size: int) -> str:
     """The SHA-256 of an open file that is believed to have this size. Raises `OSError`."""
-    if size < _WHOLE_READ:
+    if size < WHOLE_READ:
         data = os.read(descriptor, size + 1)
         if len(data) == size:  # all of it, unless the file is growing under us
             return hashlib.sha256(data).hexdigest()
         os.lseek(descriptor, 0, os.SEEK_SET)
     digest = hashlib.sha256()
-    while chunk := os.read(descriptor, _WHOLE_READ):
+    while chunk := os.read(descriptor, WHOLE_READ):
         digest.update(chunk)
     return digest.hexdigest()
 

@@ -18,6 +18,11 @@ class Split:
     body_line: int  # the 1-based line on which the body starts
 
 
+def is_open(text: str) -> bool:
+    """Whether a document starts with a fence."""
+    return _OPENING.match(text) is not None
+
+
 def split(text: str) -> Split:
     """Cut a document at the header's fences, which count only at its very start."""
     opening = _OPENING.match(text)

@@ -23,6 +23,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -43,6 +44,8 @@ Sleep = Callable[[float], Awaitable[None]]
 BUSY = (502, 503, 504)
 REDIRECTS = (301, 302, 303, 307, 308)
 MIB = 1024 * 1024
+AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # instead of the usual ones, as httpx does it
+MORE_AUTHORITIES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 
 
 @dataclass(frozen=True)
@@ -352,9 +355,20 @@ def _transport(proxy: str | None, *, is_tls: bool) -> Transport:
 
 @functools.cache
 def _tls_context() -> ssl.SSLContext:
+    """Whom we trust: the usual authorities or those of SSL_CERT_FILE, and those added to them."""
     import httpx
 
-    return httpx.create_ssl_context()
+    variable = next((name for name in AUTHORITIES if os.environ.get(name)), "certifi")
+    try:
+        context = httpx.create_ssl_context()
+        for variable in filter(os.environ.get, MORE_AUTHORITIES):
+            path = os.environ[variable]
+            kind = "capath" if Path(path).is_dir() else "cafile"
+            context.load_verify_locations(**{kind: path})
+    except OSError as error:
+        told = f"{variable} has no certificates that can be read: {error}"
+        raise ConnectFailed(told) from error
+    return context
 
 
 def _no_cookies() -> CookieJar:

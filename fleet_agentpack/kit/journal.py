@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fleet_agentpack.kit.disk import State
+from fleet_agentpack.kit.paths import directory_of
 
-VERSION = 2
+VERSION = 3
+TEMPORARY_PREFIX = ".agentpack-tmp-"  # what a kill leaves beside a file; recovery removes it
 
 
 class SwapError(Exception):
@@ -35,6 +37,12 @@ def changed(path: str) -> SwapError:
     return SwapError("changed", path, f"{path} changed while the command was running; run it again")
 
 
+def stuck(journal: Path, error: OSError) -> SwapError:
+    """The error for a swap that can be neither finished nor undone now."""
+    reason = f"cannot use {error.filename}: {error.strerror}" if error.filename else str(error)
+    return SwapError("stuck", str(journal), reason)
+
+
 class Row(NamedTuple):
     """One path's way from before to after; the names are relative to the stage."""
 
@@ -53,7 +61,12 @@ class Journal:
     id: str
     rows: tuple[Row, ...]
     directories: tuple[str, ...]  # made by the swap, outermost first
-    keep: bool  # whether the stage is kept when all is done
+    keep: str = ""  # the part of the stage that is kept when all is done
+
+    def temporary(self, number: int) -> str:
+        """Where the new content of a row is for a moment, beside its place."""
+        directory = directory_of(self.rows[number].path).rstrip("/")
+        return f"{directory}/{TEMPORARY_PREFIX}{self.id}-{number}"
 
     def encode(self) -> bytes:
         """The journal as text."""
@@ -66,7 +79,9 @@ class Journal:
         """The pending journal, if there is one. Raises `OSError`, `SwapError`."""
         try:
             document = json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
-            if document["version"] != VERSION:
+            if document["version"] == 2:  # it kept the whole stage, or nothing
+                document["keep"] = "." if document["keep"] else ""
+            elif document["version"] != VERSION:
                 raise ValueError("unknown version")
             rows = tuple(
                 Row(place, before and State(*before), after and State(*after), *names)
@@ -84,13 +99,13 @@ def missing_directories(rows: Sequence[Row]) -> tuple[str, ...]:
     known: dict[str, bool] = {}
     missing: list[str] = []
     for row in rows:
-        directory = os.path.dirname(row.path) if row.after else "/"
+        directory = directory_of(row.path) if row.after else "/"
         chain = []
         while directory not in known:
             known[directory] = os.path.isdir(directory)
             if known[directory]:
                 break
             chain.append(directory)
-            directory = os.path.dirname(directory)
+            directory = directory_of(directory)
         missing.extend(reversed(chain))
     return tuple(missing)

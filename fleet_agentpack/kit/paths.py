@@ -28,6 +28,11 @@ class EscapeError(ValueError):
     """A path from outside that would leave its root."""
 
 
+def directory_of(path: str) -> str:
+    """`os.path.dirname` of a plain absolute path; there may be very many."""
+    return path[: path.rfind("/")] or "/" if os.sep == "/" else str(Path(path).parent)
+
+
 def expand_home(text: str, home: Path) -> Path:
     """A path in which `~` or a leading `~/` stands for the given home; `~user` stays as it is."""
     if text == "~" or text.startswith(("~/", f"~{os.sep}")):

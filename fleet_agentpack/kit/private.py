@@ -11,6 +11,7 @@ Measured as CPU time from start to `tools/list`, and per call over stdio.
 | FastMCP's state store | 2 % of start-up: no key-value library | FastMCP's own store |
 | FastMCP's inner server and lifespan | 0.7 of a call's time, odd lines answered | its own stdio |
 | the same, `subscriptions/listen` | 2026-07-28 clients hear of new tools | they list again |
+| the same, `resources/subscribe` | clients hear of agents' progress | they read again |
 | the same, its table of methods | no `logging` that would never log | it is advertised |
 | a session's connection | news of tools, installs per session | no news, one shared store |
 | sigstore's shipped trust root | verification offline | the user has to name a trust root |
@@ -107,6 +108,9 @@ class ClientConnection(Protocol):
 
     async def send_prompt_list_changed(self) -> None:
         """Tell the client that there are other prompts now."""
+
+    async def send_resource_updated(self, uri: str, /) -> None:
+        """Tell the client that a resource is another one now."""
 
 
 def protocol_server(server: Any) -> ProtocolServer | None:

@@ -57,12 +57,14 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     timeout_s: float = 60.0,
+    pass_fds: Sequence[int] = (),
 ) -> Completed:
     """Run a program without a shell and wait for it.
 
     Raises `FileNotFoundError` for a missing program, `ProcessTimeoutError` when it is killed.
     """
-    with subprocess.Popen([*map(str, argv)], **_PIPED, cwd=cwd, env=env) as process:
+    given: dict[str, Any] = {"cwd": cwd, "env": env, "pass_fds": pass_fds}
+    with subprocess.Popen([*map(str, argv)], **_PIPED, **given) as process:
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout_s)
         except BaseException as error:
@@ -97,7 +99,7 @@ async def run_async(
 
 
 def _timeout(argv: Sequence[str | Path], timeout_s: float) -> ProcessTimeoutError:
-    return ProcessTimeoutError(f"{argv[0]} did not end within {timeout_s:g} s")
+    return ProcessTimeoutError(f"{argv[0]} did not finish within {timeout_s:g} s")
 
 
 def kill_group(pid: int) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 NAME = "fleet-agentpack"
 COMMANDS = (
-    *("demo", "tools", "connect", "init", "plan", "diff", "deploy", "status", "rollback"),
-    *("snapshots", "doctor", "lock", "fetch", "update", "fleet", "tool", "mcp", "forge", "climpt"),
-    *("help", "completion"),
+    *("demo", "tools", "connect", "init", "import", "add", "remove", "plan", "diff"),
+    *("deploy", "status", "explain", "keep", "rollback", "undo", "uninstall", "snapshots"),
+    *("doctor", "lock", "fetch", "update", "outdated", "overlay", "watch", "fleet", "tool"),
+    *("mcp", "forge", "climpt", "help", "completion"),
 )
 _CALLED = re.compile(rf"(?<![\w./-]){NAME}(?= (?:--[a-z]|(?:{'|'.join(COMMANDS)})\b))")
 

@@ -38,10 +38,10 @@ def stamp(path: str | Path) -> Stamp | None:
         return None
 
 
-def settled(found: Stamp) -> bool:
+def settled(found: Stamp, now: int | None = None) -> bool:
     """Whether a later change is bound to show; within one tick of the clock it may not."""
-    mtime, ctime = found[:2]
-    age = time.time_ns() - (mtime if mtime > ctime else ctime)
+    mtime, ctime = found[0], found[1]
+    age = (time.time_ns() if now is None else now) - (mtime if mtime > ctime else ctime)
     if age > COARSE_CLOCK_NS:
         return True
     coarse = mtime % 1_000_000_000 == 0 and ctime % 1_000_000_000 == 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,13 +21,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.kit.disk import Disk, State, find, same
+from fleet_agentpack.kit.disk import NO_LINKS, Disk, State, find, read, same
 from fleet_agentpack.kit.files import hash_file
-from fleet_agentpack.kit.journal import Journal, Row, SwapError, changed, missing_directories
+from fleet_agentpack.kit.journal import (
+    Journal,
+    Row,
+    SwapError,
+    changed,
+    missing_directories,
+    stuck,
+)
+from fleet_agentpack.kit.paths import directory_of
 
-TEMPORARY_PREFIX = ".agentpack-tmp-"  # what a kill leaves beside a file; recovery removes it
-
-_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
+_EMPTIED = "emptied.json"  # in a stage: directories to be removed if they are empty
 _NOT_EMPTY = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 # The new content of a path: a file's bytes, a directory that the function makes, or nothing.
@@ -81,15 +88,19 @@ class Swap:
             rows = [self._row(stage, n, str(path), new) for n, (path, new) in numbered]
         self.run(name, [row for row in rows if row.before or row.after])
 
-    def run(self, name: str, rows: Sequence[Row], *, keep: bool = False) -> None:
+    def run(
+        self, name: str, rows: Sequence[Row], *, keep: str = "", emptied: Sequence[str] = ()
+    ) -> None:
         """Swap what was staged under a name, or leave all as it was. Raises `OSError`, `SwapError`.
 
-        With `keep` the stage, which has the backups too, goes to the area's kept ones.
+        The directory `keep` of the stage goes to the area's kept ones. Those that are `emptied`
+        are removed in the end, innermost first, if nothing is in them.
         """
         journal = Journal(name, tuple(rows), missing_directories(rows), keep)
-        stage = f"{self._area.staging}/{name}"
-        self._reached = 0
+        stage, self._reached = f"{self._area.staging}/{name}", 0
         try:
+            if emptied:
+                self._disk.create(f"{stage}/{_EMPTIED}", json.dumps(list(emptied)).encode(), 0o600)
             self._disk.sync_tree(stage)
             self._disk.create(f"{stage}/journal.json", journal.encode(), 0o600)
             self._disk.rename(f"{stage}/journal.json", str(self._area.journal))
@@ -99,7 +110,7 @@ class Swap:
             raise
         try:
             self._forward(journal)
-            self._finish(journal, keep=keep)
+            self._finish(journal)
         except BaseException as error:
             self._go_back(journal, error)
             raise
@@ -109,16 +120,20 @@ class Swap:
         """Finish or undo what a killed process left. Raises `OSError`, `SwapError`."""
         journal = Journal.load(self._area.journal)
         if journal is None:
+            self._remove_emptied()
             self._discard()
             return None
         try:
-            recovered = Recovered(journal.id, True, self._complete(journal))
-            self._finish(journal, keep=journal.keep or bool(recovered.left))
+            left = self._settle(journal, enumerate(journal.rows), forward=True)
+            recovered = Recovered(journal.id, True, left)
+            if recovered.left:
+                self._keep_backups(journal)
+            self._finish(journal)
         except OSError:
             try:
                 recovered = Recovered(journal.id, False, self._undo(journal, len(journal.rows)))
             except OSError as error:
-                raise _stuck(self._area, error) from error
+                raise stuck(self._area.journal, error) from error
         self._tidy(journal)
         return recovered
 
@@ -196,25 +211,25 @@ class Swap:
             if row.staged is not None:
                 self.make(os.path.dirname(row.path))
                 self._disk.rename(f"{stage}/{row.staged}", row.path)
-        elif row.after is None or row.staged is None:
+            return
+        if row.after is None:
             self._disk.remove(row.path)
+            return
+        temporary = journal.temporary(number)
+        self.make(directory_of(row.path))
+        if row.after.link is not None:
+            self._disk.symlink(row.after.link, temporary)
         else:
-            self.make(os.path.dirname(row.path))
-            temporary = _temporary(journal, number, row)
-            data = read(f"{stage}/{row.staged}")
+            data = read(self._staged(journal, row, stage))
             self._disk.create(temporary, data, row.after.mode, exact=row.after.exact)
-            self._disk.rename(temporary, row.path)
+        self._disk.rename(temporary, row.path)
 
-    def _finish(self, journal: Journal, *, keep: bool) -> None:
-        """Put the stage where it belongs, then drop the journal: the point of no return."""
-        if keep:
-            self._keep(journal)
+    def _finish(self, journal: Journal) -> None:
+        """Put what is kept where it belongs, then drop the journal: the point of no return."""
+        self._keep(journal)
         self._drop_journal()
 
     # Recovery.
-
-    def _complete(self, journal: Journal) -> tuple[str, ...]:
-        return self._settle(journal, enumerate(journal.rows), forward=True)
 
     def _undo(self, journal: Journal, reached: int) -> tuple[str, ...]:
         numbered = list(enumerate(journal.rows[:reached]))
@@ -222,10 +237,11 @@ class Swap:
         for directory in reversed(journal.directories):
             self._remove_empty(directory)
         if left:
-            self._keep(journal)
+            self._keep_backups(journal)
         elif os.path.lexists(f"{self._area.kept}/{journal.id}"):
-            self.make(str(self._area.staging))
-            self._disk.rename(self._stage_of(journal), f"{self._area.staging}/{journal.id}")
+            place = self._kept_part(journal)
+            self.make(os.path.dirname(place))
+            self._disk.rename(f"{self._area.kept}/{journal.id}", place)
         self._drop_journal()
         return left
 
@@ -237,7 +253,7 @@ class Swap:
         stage = self._stage_of(journal)
         move = self._put if forward else self._restore
         for number, row in numbered:
-            self._clear_temporary(journal, number, row)
+            self._clear(journal.temporary(number))
             start, end = (row.before, row.after) if forward else (row.after, row.before)
             found = find(row.path)
             if same(end, found):
@@ -261,7 +277,7 @@ class Swap:
         if row.before is None:
             self._disk.remove(row.path)
             return
-        temporary = _temporary(journal, number, row)
+        temporary = journal.temporary(number)
         self.make(os.path.dirname(row.path))
         if row.before.link is not None:
             self._disk.symlink(row.before.link, temporary)
@@ -281,7 +297,7 @@ class Swap:
         try:
             left = self._undo(journal, self._reached)
         except OSError as error:
-            raise _stuck(self._area, error) from cause
+            raise stuck(self._area.journal, error) from cause
         self._discard()
         if left:
             kept = f"{self._area.kept}/{journal.id}"
@@ -296,11 +312,34 @@ class Swap:
         stage = f"{self._area.staging}/{journal.id}"
         return stage if os.path.isdir(stage) else f"{self._area.kept}/{journal.id}"
 
+    def _kept_part(self, journal: Journal) -> str:
+        """The part of the stage that is kept."""
+        return os.path.normpath(f"{self._area.staging}/{journal.id}/{journal.keep}")
+
     def _keep(self, journal: Journal) -> None:
-        stage = f"{self._area.staging}/{journal.id}"
-        if os.path.isdir(stage):
+        part = self._kept_part(journal)
+        if journal.keep and os.path.isdir(part):
             self.make(str(self._area.kept))
-            self._disk.rename(stage, f"{self._area.kept}/{journal.id}")
+            self._disk.rename(part, f"{self._area.kept}/{journal.id}")
+
+    def _keep_backups(self, journal: Journal) -> None:
+        """Keep all that was staged: some of it may be the only copy of what stood somewhere."""
+        self._keep(journal)
+        stage, kept = f"{self._area.staging}/{journal.id}", f"{self._area.kept}/{journal.id}"
+        if not os.path.isdir(stage):
+            return
+        if os.path.isdir(kept):
+            kept = f"{kept}/stage"
+        self.make(os.path.dirname(kept))
+        self._disk.rename(stage, kept)
+
+    def _staged(self, journal: Journal, row: Row, stage: str) -> str:
+        """Where the new content of a file is; a part that is kept may have been moved already."""
+        staged = row.staged or ""
+        place, kept = os.path.join(stage, staged), f"{journal.keep}/"
+        if staged.startswith(kept) and not os.path.lexists(place):
+            return f"{self._area.kept}/{journal.id}/{staged.removeprefix(kept)}"
+        return place
 
     def _drop_journal(self) -> None:
         # It may be gone though dropping it failed: that could not be made durable.
@@ -312,18 +351,18 @@ class Swap:
         try:
             self._disk.link(source, path)
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in NO_LINKS:
                 raise
             return False
         return True
 
-    def _clear_temporary(self, journal: Journal, number: int, row: Row) -> None:
-        temporary = _temporary(journal, number, row)
+    def _clear(self, temporary: str) -> None:
         if os.path.lexists(temporary):
             self._disk.remove(temporary)
 
     def _tidy(self, journal: Journal) -> None:
-        """Remove the stage, and directories in the tidied places that are now empty."""
+        """Remove the stage, and directories that are now empty and not to stay so."""
+        self._remove_emptied()
         self._discard()
         tops = tuple(f"{top}/" for top in self._area.tidied)
         for row in journal.rows if tops else ():
@@ -331,6 +370,13 @@ class Swap:
             with suppress(OSError):
                 while directory.startswith(tops) and self._remove_empty(directory):
                     directory = os.path.dirname(directory)
+
+    def _remove_emptied(self) -> None:
+        """Remove what a swap has left empty; the list outlives the journal, in case of a kill."""
+        for listed in self._area.staging.glob(f"*/{_EMPTIED}"):
+            with suppress(OSError, ValueError):
+                for directory in json.loads(listed.read_bytes()):
+                    self._remove_empty(directory)
 
     def _remove_empty(self, directory: str) -> bool:
         try:
@@ -348,23 +394,7 @@ class Swap:
             self._disk.remove_tree(str(self._area.staging))
 
 
-def read(path: str) -> bytes:
-    """The bytes of a file. Raises `OSError`."""
-    with open(path, "rb", buffering=0) as stream:
-        return stream.readall() or b""
-
-
-def _stuck(area: Area, error: OSError) -> SwapError:
-    reason = f"cannot use {error.filename}: {error.strerror}" if error.filename else str(error)
-    return SwapError("stuck", str(area.journal), reason)
-
-
 def _is_halfway(row: Row, found: State | None, stage: str) -> bool:
     """Whether the old content has been moved away and the new one has not come yet."""
     moved_away = row.moved and found is None and row.backup is not None
     return moved_away and os.path.lexists(f"{stage}/{row.backup}")
-
-
-def _temporary(journal: Journal, number: int, row: Row) -> str:
-    directory = os.path.dirname(row.path)
-    return f"{directory.rstrip('/')}/{TEMPORARY_PREFIX}{journal.id}-{number}"

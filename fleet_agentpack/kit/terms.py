@@ -32,13 +32,13 @@ Terms = dict[str, float]
 def terms(text: str) -> Terms:
     """The terms of a text, each with its weight."""
     found: Terms = {}
-    for word in words(text):
+    for word in tokens(text):
         for term, weight in _terms_of(word):
             found[term] = found.get(term, 0.0) + weight
     return found
 
 
-def words(text: str) -> Iterator[str]:
+def tokens(text: str) -> Iterator[str]:
     """Runs of letters and digits, lower-case; other scripts than CJK split at capitals too."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)

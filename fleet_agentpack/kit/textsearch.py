@@ -19,6 +19,8 @@ SCORE_DIGITS = 12
 _SLACK = 1e-9
 # Three neighbours of full likeness weigh no more than the word: three times 0.57² is below 1.
 NEIGHBOUR_WEIGHT = 0.57
+# "run a marathon" shares a verb with many commands and is about none of them.
+FOREIGN_WEIGHT = 2.2
 
 
 class Match(NamedTuple):
@@ -55,7 +57,8 @@ class TextIndex:
         """The known terms of a query, those of its unknown words' neighbours included.
 
         An unknown word counts in the query's length as the rarest term would, so a text that
-        shares one word of five scores low. Its neighbours together never count more than it does.
+        shares one word of five scores low; a foreign one, without any neighbour, counts more.
+        Its neighbours together never count more than it does.
         """
         weights: defaultdict[str, float] = defaultdict(float)
         square = 0.0
@@ -65,8 +68,9 @@ class TextIndex:
                 weights[name] += weight
                 square += weight * weight
             else:
-                square += (count * self._rarest) ** 2
-                for near, likeness in self._near_words.near(name):
+                neighbours = list(self._near_words.near(name))
+                square += (count * self._rarest * (1 if neighbours else FOREIGN_WEIGHT)) ** 2
+                for near, likeness in neighbours:
                     idf = self._terms[near].idf
                     weights[near] += count * NEIGHBOUR_WEIGHT * likeness * idf
         norm = math.sqrt(square)

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 import anyio
 from fastmcp.dependencies import CurrentContext, Depends
 from fastmcp.server.context import Context
+from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -22,8 +23,10 @@ from fleet_agentpack.kit.approval import (
     Question,
     Refusal,
 )
+from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.results import clean
 from fleet_agentpack.settings import Ask
+from fleet_agentpack.wire.call import in_thread
 from fleet_agentpack.wire.provider import SERVICES, Services
 
 ANSWER_S = 120.0  # how long a person has; clients end a call soon after that
@@ -66,6 +69,11 @@ class Approval:
             except PlanChangedError:
                 continue
         raise NotApprovedError(Refusal.UNSTABLE)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person is asked about risky things, and can be."""
+        return self._ask != "never" and self._can_ask
 
     def _concerns_a_person(self, question: Question) -> bool:
         return bool(question.groups) if self._ask == "always" else question.risky
@@ -139,6 +147,28 @@ def approval_of(context: Context = CurrentContext()) -> Approval:
     """The approval of the call under way."""
     services: Services = context.lifespan_context[SERVICES]
     return Approval(context, services.settings.ask)
+
+
+async def remedied(
+    error: AppError, context: Context, again: Callable[[], Awaitable[ToolResult]]
+) -> ToolResult | None:
+    """A refused call's result once the person has agreed to what it lacked; None if not asked.
+
+    Raises `NotApprovedError`.
+    """
+    remedy, approval = error.remedy, approval_of(context)
+    if remedy is None or not approval.asks:
+        return None
+
+    async def propose() -> Question:
+        return remedy.question
+
+    async def act(_: str | None) -> ToolResult:
+        await in_thread(remedy.carry_out)()
+        return await again()
+
+    result = await approval.carry_out(propose, act)
+    return InputRequiredToolResult(result) if isinstance(result, Unanswered) else result
 
 
 def CurrentApproval() -> Approval:

@@ -18,7 +18,9 @@ BYTES_PER_TOKEN = 4  # a rule of thumb for JSON in English
 
 def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `tools`."""
-    parser.add_argument("--only", metavar="DOMAIN[,DOMAIN]", default="", help="a part of them")
+    parser.add_argument(
+        "--only", metavar="DOMAIN[,DOMAIN]", default="", help="list only these domains"
+    )
     parser.add_argument(
         "--tokens", action="store_true", help="print the size of tools/list instead"
     )

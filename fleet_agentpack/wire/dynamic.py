@@ -34,7 +34,8 @@ from fleet_agentpack.wire.installed_state import (
 )
 from fleet_agentpack.wire.known_shapes import MODERN
 from fleet_agentpack.wire.limits import bounded
-from fleet_agentpack.wire.provider import READS, WRITES_TAG, DomainTools, Services, tags_of
+from fleet_agentpack.wire.provider import READS, SLOW, WRITES_TAG, DomainTools, Services, tags_of
+from fleet_agentpack.wire.queues import turn
 from fleet_agentpack.wire.replies import ToolRefused, written
 from fleet_agentpack.wire.schema import without_nulls
 from fleet_agentpack.wire.selection import LONGEST_NAME, shortened
@@ -103,13 +104,14 @@ class ProjectedTool(Tool):
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Hand the raw arguments to the described tool."""
         run, given = self._tool.run, without_nulls(arguments, self.parameters)
-        async with running_call(get_context()) as call:
+        context = get_context()
+        async with running_call(context) as call:
             try:
-                value = (
-                    await run(given, call)
-                    if inspect.iscoroutinefunction(run)
-                    else await anyio.to_thread.run_sync(run, given, call)
-                )
+                if inspect.iscoroutinefunction(run):
+                    value = await run(given, call)
+                else:
+                    async with turn(context, SLOW):
+                        value = await anyio.to_thread.run_sync(run, given, call)
             except AppError as error:
                 raise ToolRefused(error) from error
             return bounded(written(value), self._place)

@@ -28,6 +28,7 @@ from fleet_agentpack.wire.installed_state import (
     ListedTool,
     prompts_state_path,
     read_state,
+    stamps_of,
 )
 from fleet_agentpack.wire.known_shapes import MODERN
 
@@ -109,8 +110,11 @@ class DynamicPrompts(Provider):
         self._kept_stamps: Mapping[str, Stamp | None] | None = None
 
     def fingerprint(self) -> object:
-        """A value that differs when the prompts may have changed."""
-        return self.sources()
+        """A value that differs when the prompts may have changed.
+
+        The files as they are now: two changes of a file that was just written differ, too.
+        """
+        return stamps_of(self.sources())
 
     def sources(self) -> Mapping[str, Stamp | None]:
         """See `PromptCatalogue.sources`."""

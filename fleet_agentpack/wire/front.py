@@ -103,7 +103,7 @@ class _Front:
         if self._watch is not None:
             self._watch.close()
         unread = b"\n".join([*self._replay, *lines, rest])
-        return Handover(unread, self._unwritten, self._current)
+        return Handover(unread, self._unwritten, self._current or self._current_now())
 
     # Answers
 
@@ -174,6 +174,18 @@ class _Front:
             self._told = self._current = self._known()
         return self._listing.listing(method, modern=modern, more=more)
 
+    def _current_now(self) -> dict[str, Stamp | None] | None:
+        """The files behind the lists as they are now, if the server need not be asked for them.
+
+        A client that has no list, or an outdated one that it was told of, knows no other.
+        """
+        if not self._legacy or any(
+            each.listed(modern=False, show=self._listing.installed) is None
+            for each in self._installed
+        ):
+            return None
+        return self._known()
+
     # The wire
 
     def _read(self) -> bytes:
@@ -184,6 +196,7 @@ class _Front:
 
     def _write(self, message: bytes) -> None:
         """Write as much as the client takes; the server will write the rest."""
+        message, self._unwritten = self._unwritten + message, b""
         while message:
             if not select.select([], [self._wire.writing], [], FULL_PIPE_S)[1]:
                 self._unwritten = message
@@ -204,9 +217,11 @@ class _Front:
             return
         if self._watch is None:
             self._watch = open_watch()
-        while not self._unwritten:
+        while True:
             armed = self._watch is not None and self._watch.arm(self._told)
             self._tell_of_changes()  # after arming: what happened before is seen now
+            if self._unwritten:
+                return  # the server waits for the client to read
             watched = [reading] if self._watch is None else [reading, self._watch.fileno()]
             if reading in _readable(watched, None if armed else POLL_INTERVAL_S):
                 return

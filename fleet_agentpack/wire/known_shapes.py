@@ -28,17 +28,24 @@ _CLIENT_INFO: dict[str, Any] = {
 }
 _CAPABILITIES: dict[str, Any] = {
     "roots": {"listChanged": bool},
-    "sampling": {},
+    "sampling": {"context": {}, "tools": {}},
     "elicitation": {"form": {}, "url": {}},
+    "tasks": {
+        "list": {},
+        "cancel": {},
+        "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
+    },
     "experimental": _SETTINGS,
     "extensions": _SETTINGS,
+    # Not of the protocol, which ignores them: Cursor sends these.
+    **dict.fromkeys(("tools", "prompts", "resources", "logging"), bool),
 }
 _META: dict[str, Any] = {"progressToken": (int, str)}
 _PLAIN: dict[str, Any] = {"_meta": _META}
 _ENVELOPED: dict[str, Any] = {
     "_meta!": {
         f"{_PREFIX}protocolVersion!": MODERN,
-        f"{_PREFIX}clientInfo!": _CLIENT_INFO,
+        f"{_PREFIX}clientInfo": _CLIENT_INFO,
         f"{_PREFIX}clientCapabilities!": _CAPABILITIES,
         **_META,
     }

@@ -81,7 +81,7 @@ class Limits:
 
     def fit(self, answer: Written, place: str, session: str | None) -> Written:
         """An answer within the bound; the rest can be read below `place`."""
-        if answer.structured is None or size(answer.text) <= self.result_bytes:
+        if answer.structured is None or _encoded_size(answer) <= self.result_bytes:
             return answer
         keep = self._keeper(place, session)
         short = fitted(answer.value, answer.structured, self.result_bytes, keep)
@@ -128,6 +128,12 @@ class Limits:
             return address
 
         return keep
+
+
+def _encoded_size(answer: Written) -> int:
+    """The bytes of an answer's JSON; of plain text too, whose characters may each take six."""
+    encoded = to_text(answer.structured) if isinstance(answer.value, Reply) else ""
+    return max(size(answer.text), size(encoded))
 
 
 def bounded(answer: Written, place: str) -> ToolResult:

@@ -6,26 +6,22 @@ import contextlib
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import anyio
 from fastmcp.server.middleware.middleware import CallNext, Middleware, MiddlewareContext
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
-    ListenHandler,
     PromptsListChanged,
     ServerEvent,
     ToolsListChanged,
 )
-from mcp_types import InitializeResult, SubscriptionsListenRequestParams
+from mcp_types import InitializeResult
 
-from fleet_agentpack.kit.private import ClientConnection, connection_of, protocol_server
+from fleet_agentpack.kit.private import ClientConnection, connection_of
 from fleet_agentpack.kit.stamps import Stamp
 from fleet_agentpack.kit.watch import POLL_INTERVAL_S, Watch, open_watch
 from fleet_agentpack.wire.installed_state import stamps_of
-
-if TYPE_CHECKING:
-    from fastmcp import FastMCP
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +57,14 @@ class ListChanged(Middleware):
         self._wanted = anyio.Event()  # somebody listens
         self._listed = listed  # all files behind the list that the front gave, while they stay so
 
-    def attach(self, mcp: FastMCP[Any], items: Sequence[WatchedItems]) -> None:
-        """Watch these, and serve `subscriptions/listen`, the handshake-less way."""
+    def attach(self, items: Sequence[WatchedItems]) -> None:
+        """Watch these."""
         self._items = items
-        inner = protocol_server(mcp)
-        if inner is not None:
-            inner.add_request_handler(
-                "subscriptions/listen", SubscriptionsListenRequestParams, ListenHandler(self._bus)
-            )
+
+    @property
+    def bus(self) -> InMemorySubscriptionBus:
+        """What `subscriptions/listen` hears, the handshake-less way."""
+        return self._bus
 
     async def on_initialize(
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]

@@ -15,6 +15,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, CallToolRequestParams
 
 from fleet_agentpack.kit.actions import names_of_tools
+from fleet_agentpack.kit.approval import NotApprovedError
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.wire.limits import error_result
 from fleet_agentpack.wire.progress import progress_of
@@ -88,7 +89,7 @@ class CallBoundary(Middleware):
             return error_result(error.confirm_required(name).payload())
         try:
             with progress_of(called, context.fastmcp_context):
-                return await call_next(context)
+                return await _with_remedy(context, call_next, error, name)
         except ToolRefused as refused:
             place = (owner or self._otherwise).place_of(name)
             return error_result(refused.error.payload(), place)
@@ -122,6 +123,34 @@ class CallBoundary(Middleware):
         hint = f"did you mean {' or '.join(similar)}?" if similar else "tools/list names the tools."
         details = UnknownToolDetails(_shown(called), tuple(similar))
         return UnknownTool(f"There is no tool {_shown(called)!r}; {hint}", details)
+
+
+async def _with_remedy(
+    context: MiddlewareContext[CallToolRequestParams],
+    call_next: CallNext[CallToolRequestParams, ToolResult],
+    error: type[AppError],
+    name: str,
+) -> ToolResult:
+    """Run a call; where a person could agree to what it lacks, and can be asked, ask and try again.
+
+    Raises `ToolRefused`.
+    """
+    try:
+        return await call_next(context)
+    except ToolRefused as refused:
+        if refused.error.remedy is None or context.fastmcp_context is None:
+            raise
+        from fleet_agentpack.wire.approval import remedied
+
+        try:
+            told = await remedied(
+                refused.error, context.fastmcp_context, lambda: call_next(context)
+            )
+        except NotApprovedError as not_approved:
+            raise ToolRefused(error.not_approved(name, not_approved.refusal)) from refused
+        if told is None:
+            raise
+        return told
 
 
 def _left_out(called: str, option: str) -> UnknownTool:

@@ -71,7 +71,8 @@ class ProjectOfRequest(Middleware):
         """The directory with every link followed, so that no other spelling slips through."""
         home = str(self._settings.home)
         allowed = {os.path.realpath(each) for each in self._settings.http.projects}
-        if not os.path.isabs(named) or os.path.realpath(named) not in allowed:  # noqa: PTH117
+        is_path = os.path.isabs(named) and "\0" not in named  # noqa: PTH117
+        if not is_path or os.path.realpath(named) not in allowed:
             raise _refused(
                 f"This server does not serve the project {named[:200]!r}; [http] projects in its"
                 " config.toml lists those that it does"

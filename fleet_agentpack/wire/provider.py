@@ -19,6 +19,7 @@ from fastmcp.prompts.function_prompt import FunctionPrompt
 from fastmcp.resources.base import Resource
 from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.context import Context
+from fastmcp.server.dependencies import get_context
 from fastmcp.server.providers.local_provider import LocalProvider
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.tools.function_tool import FunctionTool
@@ -35,6 +36,7 @@ from fleet_agentpack.settings import Settings, SettingsError
 from fleet_agentpack.wire.declared import DeclaredTools, only_its_parameters
 from fleet_agentpack.wire.limits import bounded
 from fleet_agentpack.wire.projects import named_project
+from fleet_agentpack.wire.queues import turn
 from fleet_agentpack.wire.recorded import Note
 from fleet_agentpack.wire.replies import ToolRefused, written
 from fleet_agentpack.wire.resources import (
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 SERVICES: Final = "services"  # in the server's lifespan context
 WRITES_TAG = "writes"
 NO_TOOLS: Mapping[str, Action] = {}
+SLOW = "slow"  # the tag of a tool that may take minutes: such calls wait for each other alone
 EXTRA = "extra"  # the tag of a tool beyond the contracts: `@mcp.tool(tags={EXTRA})`
 
 _NEEDS = "__fleet_agentpack_needs__"
@@ -83,6 +86,7 @@ class DomainTool(FunctionTool):
 
     _error: type[AppError] = PrivateAttr()
     _place: str = PrivateAttr()
+    _queue: str = PrivateAttr()  # which calls of a client a call of this one waits for
     _text: str = PrivateAttr()  # the description, with the names of tools marked
     _argument_texts: dict[str, str] = PrivateAttr()  # those that name tools
 
@@ -95,6 +99,7 @@ class DomainTool(FunctionTool):
         tool.parameters = tidy(tool.parameters)
         tool.tags |= tags_of(tool.annotations)
         tool._error, tool._place = domain.error, domain.place_of(tool.name)
+        tool._queue = SLOW if SLOW in tool.tags else domain.name
         tool._text = description
         tool._argument_texts = _naming_tools(tool.parameters)
         return tool.worded(tool.name, str)
@@ -131,8 +136,12 @@ class DomainTool(FunctionTool):
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Check the arguments and call the function; an expected failure becomes `ToolRefused`."""
+        given = without_nulls(arguments, self.parameters)
         try:
-            return await super().run(without_nulls(arguments, self.parameters))
+            if inspect.iscoroutinefunction(self.fn):
+                return await super().run(given)
+            async with turn(get_context(), self._queue):
+                return await super().run(given)
         except ValidationError as error:
             raise self._refused(list(_problems(error.__cause__))) from error
         except PydanticSerializationError as error:
@@ -225,6 +234,7 @@ class DomainTools(LocalProvider):
         self.texts: dict[str, str] = {}  # resource → its description, if that names tools
         self.needs: dict[str, tuple[str, ...]] = {}  # prompt → the tools that it tells to call
         self.completions: dict[tuple[str, str], Values] = {}  # by prompt or template, and argument
+        self.watched: dict[str, Callable[..., Any]] = {}  # by how a resource's address begins
         self._kept_apart = kept_apart
         for tool, again in kept_apart.items():
             self.add_resource(KeptAnswers.of(f"{name}://{tool}", f"{tool}_rest", again))

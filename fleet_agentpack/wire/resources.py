@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fastmcp.server.context import Context
 
 JSON = "application/json"
+LONGEST_ECHO = 200  # of what a caller sent, in an error
 PAGE = "{?page}"
 List = Callable[[Any, str | None], Any]  # takes the service and the session
 OpenService = Callable[["Context"], object]
@@ -115,8 +116,11 @@ class KeptAnswers(ResourceTemplate):
         context, address = get_context(), uri.partition("?")[0]
         pages = limits_of(context).kept.get(session_of(context), address)
         if pages is None:
-            again = self._again or Action(params.get("tool", ""), text="Call {} again.")
-            message = f"{address} is not there, or no longer. {again.for_agent()}"
+            again = self._again or Action(
+                params.get("tool", "")[:LONGEST_ECHO], text="Call {} again."
+            )
+            shown = address if len(address) <= LONGEST_ECHO else f"{address[:LONGEST_ECHO]}…"
+            message = f"{shown} does not exist, or no longer does. {again.for_agent()}"
             raise ValidationError(message, log_level=logging.DEBUG)
         try:
             text = pages.read(page_number(params), address)

@@ -116,10 +116,13 @@ class Choice:
         return self.selection.why_left_out(tool, facts)
 
     def name(self, tool: str) -> str:
-        """A tool's name as clients see it; empty for one that they cannot call."""
+        """A tool's name as clients see it; empty for one that they cannot call.
+
+        A registry's name for a tool, such as `alice/utils/weather`, is none that they call.
+        """
         if tool in self._tools:
             return self.names.get(tool, "")
-        callable_ = self._installed and not self.why_left_out(tool)
+        callable_ = self._installed and _BETWEEN in tool and not self.why_left_out(tool)
         return self.selection.renamed(tool) if callable_ else ""
 
     def worded(self, text: str) -> str:

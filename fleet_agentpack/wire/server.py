@@ -34,8 +34,10 @@ from fleet_agentpack.wire.list_changed import ListChanged  # noqa: E402
 from fleet_agentpack.wire.middleware import CallBoundary  # noqa: E402
 from fleet_agentpack.wire.projects import ProjectOfRequest  # noqa: E402
 from fleet_agentpack.wire.provider import SERVICES, DomainTool, DomainTools, Services  # noqa: E402
+from fleet_agentpack.wire.queues import QUEUES, Queues, let_queues_decide  # noqa: E402
 from fleet_agentpack.wire.selected import Selected  # noqa: E402
 from fleet_agentpack.wire.selection import Choice, selection_of  # noqa: E402
+from fleet_agentpack.wire.updates import ResourceUpdates  # noqa: E402
 
 if TYPE_CHECKING:
     from fastmcp.server.auth import AuthProvider
@@ -46,6 +48,7 @@ class Lifespan(TypedDict):
 
     services: Services
     limits: Limits
+    queues: Queues
     tools_changed: Callable[[], Awaitable[None]]
 
 
@@ -100,8 +103,9 @@ def assemble(
     choice = choose(settings, domains)
     fixed = frozenset(name for domain in domains for name in domain.tools)
     domains = [domain for domain in domains if domain.name in choice.domains]
-    services, limits = Services(settings), Limits(settings.result_bytes)
+    services, limits, queues = Services(settings), Limits(settings.result_bytes), Queues()
     changes = ListChanged(lambda session: _end_session(services, limits, session), listed)
+    updates = ResourceUpdates(domains, services)
     dynamic = [
         DynamicTools(each, services, fixed, choice.selection.prefix)
         for each in domains
@@ -111,13 +115,20 @@ def assemble(
 
     @asynccontextmanager
     async def lifespan(_: FastMCP[Lifespan]) -> AsyncIterator[Lifespan]:
-        watching = asyncio.create_task(changes.watch())
+        let_queues_decide()
+        watching = [asyncio.create_task(each.watch()) for each in (changes, updates)]
         try:
-            yield {SERVICES: services, LIMITS: limits, TOOLS_CHANGED: changes.look}
+            yield {
+                SERVICES: services,
+                LIMITS: limits,
+                QUEUES: queues,
+                TOOLS_CHANGED: changes.look,
+            }
         finally:
-            watching.cancel()
+            for each in watching:
+                each.cancel()
             with anyio.CancelScope(shield=True):
-                await asyncio.gather(watching, return_exceptions=True)
+                await asyncio.gather(*watching, return_exceptions=True)
                 await services.close()
 
     texts = {domain.name: domain.instructions for domain in domains}
@@ -139,7 +150,8 @@ def assemble(
     mcp.add_completion_handler(completer(domains, services))
     install_memory_state(mcp)
     advertise_no_logging(mcp)
-    changes.attach(mcp, [*dynamic, *prompts])
+    changes.attach([*dynamic, *prompts])
+    updates.attach(mcp, changes.bus)
     return mcp
 
 

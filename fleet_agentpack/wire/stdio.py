@@ -48,7 +48,7 @@ CHUNK = 1 << 16
 _CANCELLED = "notifications/cancelled"
 _ENDLESS = ("subscriptions/listen",)
 _PROTOCOL_KEY = "io.modelcontextprotocol/protocolVersion"
-_INVALID = "Not a JSON-RPC 2.0 message with a text or whole number as id, or nested too deeply."
+_INVALID = "Not a JSON-RPC 2.0 message with a string or whole number as id, or nested too deeply."
 _HANDSHAKE = (
     JSONRPCRequest(
         jsonrpc="2.0",
@@ -328,11 +328,11 @@ def _end_anyway(out: Output, status: int, after_s: float) -> None:
 
 
 async def _serve(mcp: FastMCP[Any], wire: ClaimedStdio, left: Handover) -> int:
+    ended = _Signals()  # first: from here on a signal ends it quietly
     pending = Pending()
     out = Output(wire.writing, pending, left.unwritten)
     messages = Input(wire.reading, pending, out, left.unread)
     out.when_nobody_reads = messages.end
-    ended = _Signals()
     token = set_transport("stdio")
     try:
         await serve_streams(mcp, messages, out)

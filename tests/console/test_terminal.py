@@ -97,6 +97,35 @@ def test_every_table_fits_the_terminal(
     subprocess.run([*words, "fleet delete papi-with-a-long-nam --yes"], check=True)
 
 
+DEEP = "/".join(f"a-directory-with-a-long-name-{n}" for n in range(6)) + "/notes.md"
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_long_paths_go_on_under_themselves(lab: Lab, columns: int) -> None:
+    """In the lists of `plan`, `status` and `rollback --dry-run`, and nothing of them is lost."""
+
+    def lines_of(command: str, path: Path) -> list[str]:
+        with OnTerminal(*command.split(), columns=columns) as shown:
+            assert shown.end() == 0, shown.text
+        lines = shown.text.split("Next actions:")[0].splitlines()  # those are to be copied
+        assert [line for line in lines if width(line) > columns] == []
+        assert str(path).replace(" ", "") in "".join("".join(lines).split())
+        return lines
+
+    written = lab.user / ".codex/skills/deep" / DEEP
+    lab.skill("deep", {"SKILL.md": "---\nname: deep\ndescription: x\n---\n", DEEP: "Long.\n"})
+    planned = lines_of("plan --target codex", written)
+    at = planned[1].index("/")
+    more = [line for line in planned[1:] if not line.startswith("Create codex")]
+    assert more and all(line[:at].isspace() and line[at] != " " for line in more)
+    first = str(lab.deploy().data.snapshot_id)
+    written.write_text("Edited.\n")
+    lines_of("status --target codex", Path("deep") / DEEP)
+    lab.skill("other", {"SKILL.md": "---\nname: other\ndescription: x\n---\n", DEEP: "Long.\n"})
+    lab.deploy(adopt=True)
+    lines_of(f"rollback --to {first} --dry-run", lab.user / ".codex/skills/other" / DEEP)
+
+
 def long_diff(lab: Lab) -> None:
     lab.source("modules/prompts/hello.md", "".join(f"line {n}\n" for n in range(200)))
 

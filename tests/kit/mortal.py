@@ -15,6 +15,7 @@ STEPS = (
     "symlink",
     "rename",
     "link",
+    "link_many",
     "remove",
     "make_directory",
     "remove_directory",
@@ -34,10 +35,10 @@ class Counting(Disk):
 
 
 def _counted(name: str) -> Any:
-    def step(self: Counting, *arguments: Any, **options: Any) -> None:
+    def step(self: Counting, *arguments: Any, **options: Any) -> Any:
         self.steps.append(name)
         self.at_step(len(self.steps) - 1, name, arguments)
-        getattr(super(Counting, self), name)(*arguments, **options)
+        return getattr(super(Counting, self), name)(*arguments, **options)
 
     return step
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,16 @@ needs_posix = pytest.mark.skipif(os.name == "nt", reason="permissions and links 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_small_file_takes_little_memory_whatever_the_limit(work: Path) -> None:
+    (work / "small").write_bytes(b"1234567")
+    tracemalloc.start()
+    try:
+        assert read_bytes(work / "small", 256 * 1024 * 1024) == b"1234567"
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_parents_are_made_and_nothing_else_is_left(work: Path) -> None:

@@ -442,12 +442,18 @@ async def test_a_certificate_counts_only_if_somebody_vouches_for_it(
         with pytest.raises(http.ConnectFailed, match="CERTIFICATE_VERIFY_FAILED"):
             await made.request("GET", url)
         await made.close()
-        monkeypatch.setenv("SSL_CERT_FILE", str(path))
-        http._tls_context.cache_clear()
-        made = Http()
-        assert (await made.request("GET", url)).body == b"yes"
-        assert len(asked) == 1
-        await made.close()
+        for variable in (*http.AUTHORITIES[:1], *http.MORE_AUTHORITIES):
+            with monkeypatch.context() as trusting:
+                trusting.setenv(variable, str(path))
+                http._tls_context.cache_clear()
+                made = Http()
+                assert (await made.request("GET", url)).body == b"yes"
+                await made.close()
+                trusting.setenv(variable, str(path / "missing"))
+                http._tls_context.cache_clear()
+                with pytest.raises(http.ConnectFailed, match=variable):
+                    await Http(Limits(attempts=1)).request("GET", url)
+        assert len(asked) == 4
     http._tls_context.cache_clear()
 
 

@@ -13,7 +13,7 @@ from fastmcp import Client
 from fleet_agentpack.kit import private
 from fleet_agentpack.kit.private import MemoryState
 from fleet_agentpack.wire.server import build_server
-from tests.rig import Stdio, child_environment
+from tests.rig import ALL_TOOLS, Stdio, child_environment
 
 
 async def test_the_state_store_is_ours_and_its_own_is_never_imported() -> None:
@@ -91,7 +91,7 @@ def test_without_its_inner_server_fastmcp_serves_stdio_itself() -> None:
     )
     with Stdio([sys.executable, "-c", code]) as server:
         assert server.hello()["serverInfo"]["name"] == "agentpack"
-        assert len(server.ask("tools/list")["result"]["tools"]) == 43
+        assert len(server.ask("tools/list")["result"]["tools"]) == ALL_TOOLS
         assert server.call("list_agent_projects")["structuredContent"]["projects"] == []
         assert server.close() == 0
         assert server.bad_lines == []

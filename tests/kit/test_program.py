@@ -64,7 +64,7 @@ def test_what_the_command_line_says_can_be_copied(work: Path) -> None:
         command = [str(SCRIPT), *words]
         return subprocess.run(command, capture_output=True, text=True, env=child_environment())
 
-    assert f"run `{SCRIPT} init`" in run("plan").stderr
+    assert f"example with `{SCRIPT} init`" in run("plan").stderr
     assert f"\n  {SCRIPT} fleet list\n" in run("fleet", "show", "nobody").stderr
     assert f"Next: {SCRIPT} plan " in run("init").stdout
     assert str(SCRIPT) in run("doctor", "--all").stdout.replace("\n", "")
@@ -75,6 +75,6 @@ def test_over_mcp_an_error_names_tools_and_what_is_no_tool_by_its_path() -> None
     with Stdio() as server:
         server.hello()
         missing = server.call("plan")["structuredContent"]["errors"][0]
-        assert f"run `{SCRIPT} init`" in missing["details"]["hint"]
+        assert f"example with `{SCRIPT} init`" in missing["details"]["hint"]
         unknown = server.call("show_agent", agent_name="nobody")["structuredContent"]
         assert "list_agents" in unknown["message"] and "fleet list" not in unknown["message"]

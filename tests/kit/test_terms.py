@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_agentpack.kit.stemmer import stem
-from fleet_agentpack.kit.terms import terms, words
+from fleet_agentpack.kit.terms import terms, tokens
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_any_word_has_a_stem(word: str) -> None:
     ],
 )
 def test_words_split_at_everything_but_letters_and_digits(text: str, expected: list[str]) -> None:
-    assert list(words(text)) == expected
+    assert list(tokens(text)) == expected
 
 
 def test_a_word_has_its_stem_and_its_concept() -> None:

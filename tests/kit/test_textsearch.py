@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_agentpack.kit.terms import terms
-from fleet_agentpack.kit.textsearch import Match, TextIndex
+from fleet_agentpack.kit.textsearch import FOREIGN_WEIGHT, Match, TextIndex
 
 
 def plain_cosines(texts: list[str], query: str) -> list[float]:
@@ -20,7 +20,8 @@ def plain_cosines(texts: list[str], query: str) -> list[float]:
 
     def unit(vector: dict[str, float]) -> dict[str, float]:
         idf = {t: math.log((1 + len(texts)) / (1 + frequency[t])) + 1 for t in vector}
-        weighted = {term: n * idf[term] for term, n in vector.items()}
+        foreign = {t: 1 if frequency[t] else FOREIGN_WEIGHT for t in vector}
+        weighted = {term: n * idf[term] * foreign[term] for term, n in vector.items()}
         norm = math.sqrt(sum(x * x for x in weighted.values()))
         return {term: x / norm for term, x in weighted.items()}
 
@@ -55,6 +56,12 @@ def test_any_text_may_be_indexed_and_asked_for(texts: list[str], query: str) -> 
 def test_a_text_is_most_like_itself() -> None:
     texts = ["merge the branch", "group changes and commit", "list the branches"]
     assert TextIndex(texts).best("group changes and commit", 1) == [Match(1, 1.0)]
+
+
+def test_words_about_something_else_make_a_match_weak() -> None:
+    index = TextIndex(["run tests", "run the formatter", "show the log"])
+    (match, *_) = index.best("run a marathon")
+    assert 0 < match.score < 0.25 < index.best("run")[0].score
 
 
 def test_ties_keep_the_order_of_the_texts() -> None:

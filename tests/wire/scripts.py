@@ -38,6 +38,7 @@ def enveloped(number: Any, method: str, meta: Any = None, **params: Any) -> dict
 
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 CALL = {"name": "fractary_forge_config_get", "arguments": {"key": "x"}}
+TASK_REQUESTS = {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}
 CHECK = [
     request("end-1", "ping"),
     request("end-2", "tools/list"),
@@ -86,6 +87,11 @@ MESSAGES: dict[str, Any] = {
     "experimental wrong": capabilities({"experimental": {"a": 5}}),
     "extensions": capabilities({"extensions": {"io.modelcontextprotocol/ui": {"m": ["a"]}}}),
     "unknown capability": capabilities({"flying": {}}),
+    "tasks": capabilities({"tasks": {"list": {}, "cancel": {}, "requests": TASK_REQUESTS}}),
+    "tasks with more": capabilities({"tasks": {"requests": {"tools": {"call": {}}}}}),
+    "tasks wrong": capabilities({"tasks": {"list": True}}),
+    "flags": capabilities({"tools": True, "prompts": True, "resources": True, "logging": False}),
+    "flags with more": capabilities({"tools": {"listChanged": True}, "logging": None}),
     "capabilities null": capabilities(None),
     "capabilities list": capabilities([]),
     "full client": client(name="a", version="1", title="A", description="d", websiteUrl="not one"),

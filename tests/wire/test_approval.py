@@ -31,10 +31,7 @@ def lab(home: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """A pack that has been deployed, a file of the user's in its way, and one to delete."""
     lab = Lab(home / "lab")
     lab.furnish()
-    for name, value in lab.environ.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("FLEET_AGENTPACK_ONLY", "agentpack")
-    monkeypatch.chdir(lab.project)
+    lab.enter(monkeypatch)
     lab.deploy()
     lab.drop("prompt:hello")
     lab.prompt("mine", "Ours.\n")

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.claude_terminal import PATIENCE_S, claude_with, terminal
 from tests.deploy.lab import Lab
 from tests.rig import child_environment, eventually
-from tests.scripted_model import API_KEY, ScriptedModel, scripted_model
+from tests.scripted_model import ScriptedModel, scripted_model
 
 pytestmark = pytest.mark.clients
 
 TOOL = "mcp__agentpack__deploy_apply"
-PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -36,22 +33,8 @@ def lab(home: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 @pytest.fixture
 def claude(lab: Lab) -> list[str]:
-    """Claude Code with this server, past its first-run questions."""
-    program = shutil.which("claude")
-    if not program:
-        pytest.skip("claude is not on PATH; npm installs it")
-    known = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
-    settings = {
-        "hasCompletedOnboarding": True,
-        "theme": "dark",
-        "customApiKeyResponses": {"approved": [API_KEY[-20:]], "rejected": []},
-        "projects": {str(lab.project): known},
-    }
-    lab.write("user/.claude.json", json.dumps(settings))
-    args = ["-m", "fleet_agentpack", "--only", "agentpack", "--ask", "risky"]
-    entry = {"command": sys.executable, "args": args}
-    config = lab.write("mcp.json", json.dumps({"mcpServers": {"agentpack": entry}}))
-    return [program, "--mcp-config", str(config), "--allowedTools", TOOL]
+    words = claude_with(lab.user, lab.project, "--only", "agentpack", "--ask", "risky")
+    return [*words, "--allowedTools", TOOL]
 
 
 @pytest.fixture
@@ -60,56 +43,26 @@ def model(socket_enabled: None) -> Iterator[ScriptedModel]:
         yield model
 
 
-@pytest.fixture
-def tmux(lab: Lab) -> Iterator[Callable[..., str]]:
-    """Runs tmux on a server of its own."""
-    program = shutil.which("tmux")
-    if not program:
-        pytest.skip("tmux is not installed")
-    socket = str(lab.root / "tmux")
-
-    def run(*words: str, **env: str) -> str:
-        command = [program, "-S", socket, "-f", os.devnull, *words]
-        environ = child_environment(TERM="xterm-256color", LANG="C.UTF-8", **env)
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=30)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    yield run
-    run("kill-server")
-
-
 def test_the_terminal_asks_and_yes_applies(
-    lab: Lab, claude: list[str], model: ScriptedModel, tmux: Callable[..., str]
+    lab: Lab, claude: list[str], model: ScriptedModel
 ) -> None:
     mine = lab.user / ".codex/AGENTS.md"
-
-    def screen() -> str:
-        return tmux("capture-pane", "-p", "-J")
-
-    def wait_for(*texts: str) -> None:
-        try:
-            eventually(lambda: all(text in screen() for text in texts), PATIENCE_S)
-        except AssertionError:
-            pytest.fail(f"{texts} is not on the screen:\n{screen()}")
-
-    tmux("new-session", "-d", "-x", "160", "-y", "50", *claude, **model.environ)
-    wait_for("? for shortcuts")
-    while not model.called:  # the client does not wait for the server before its first request
-        asked = model.asked
-        tmux("send-keys", "Deploy it")
-        wait_for("Deploy it")
-        tmux("send-keys", "Enter")
-        eventually(lambda before=asked: model.asked > before, PATIENCE_S)
-    wait_for("requests your input", "Deploy profile default", "Accept")
-    wait_for("Overwrite, though agentpack did not write it:", str(mine))
-    assert mine.read_text() == "# Mine\n"
-    tmux("send-keys", "Space")
-    wait_for("Write these files: ☒")
-    tmux("send-keys", "Down")
-    eventually(lambda: "Space to toggle" not in screen(), PATIENCE_S)
-    tmux("send-keys", "Enter")
-    eventually(lambda: model.results, PATIENCE_S)
+    with terminal(lab.root, claude, model) as shown:
+        while not model.called:  # the client does not wait for the server before its first request
+            asked = model.asked
+            shown.press("Deploy it")
+            shown.wait_for("Deploy it")
+            shown.press("Enter")
+            eventually(lambda before=asked: model.asked > before, PATIENCE_S)
+        shown.wait_for("requests your input", "Deploy profile default", "Accept")
+        shown.wait_for("Overwrite, though agentpack did not write it:", str(mine))
+        assert mine.read_text() == "# Mine\n"
+        shown.press("Space")
+        shown.wait_for("Write these files: ☒")
+        shown.press("Down")
+        eventually(lambda: "Space to toggle" not in shown.screen(), PATIENCE_S)
+        shown.press("Enter")
+        eventually(lambda: model.results, PATIENCE_S)
     assert mine.read_text() == "# Ours\n"
     assert json.loads(_text(model))["data"]["applied"] is True
 

@@ -12,13 +12,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack import __version__, cli, domains
-from tests.rig import SERVE, child_environment, pipe
-
-
-def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SERVE, *words], capture_output=True, text=True, env=child_environment(**env), timeout=60
-    )
+from tests.rig import SERVE, child_environment, pipe, run
 
 
 def test_version_and_help() -> None:
@@ -51,6 +45,7 @@ def test_tools_prints_a_table_of_every_tool() -> None:
     [
         (["nonsense"], 2, "unknown command 'nonsense'"),
         (["--only", "mars"], 2, "unknown domain 'mars'; choose from"),
+        (["--only", "flet"], 2, "unknown domain 'flet'; did you mean fleet?"),
         (["--port", "high"], 2, "'high' is not a port"),
         (["--port", "3001"], 2, "--port needs --http"),
         (["--allowed-host", "box"], 2, "--allowed-host needs --http"),

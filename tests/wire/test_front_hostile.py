@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.rig import SERVE, Stdio, child_environment
+from tests.rig import SERVE, Stdio, child_environment, eventually
 from tests.wire.scripts import CALL, READY, as_bytes, hello, request
 
 LARGE = 64 << 20
@@ -128,3 +130,26 @@ def test_a_busy_home_does_not_make_it_slow(home: Path) -> None:
         done.set()
         writing.join()
     assert sorted(took_s)[4] < 0.1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the size of a pipe")
+def test_of_two_announcements_that_nobody_reads_none_is_lost(home: Path, work: Path) -> None:
+    """Tools and prompts change at once; both announcements have to wait for the server."""
+    with server(cwd=work) as process:
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)  # one answer fills it
+        process.stdin.write(as_bytes([*SERVING[:2], request(1, "prompts/list")]))
+        process.stdin.flush()
+        for _ in range(2):
+            process.stdout.readline()
+        process.stdin.write(as_bytes(request(3, "ping")))
+        process.stdin.flush()
+        assert select.select([process.stdout], [], [], 30)[0]
+        process.send_signal(signal.SIGSTOP)  # so that it sees both changes at once
+        (home / ".enact/tools").mkdir(parents=True)
+        (work / ".agent").mkdir()
+        process.send_signal(signal.SIGCONT)
+        eventually(lambda: "pydantic_core" in Path(f"/proc/{process.pid}/maps").read_text())
+        process.stdin.close()
+        told = [json.loads(line).get("method", "") for line in process.stdout]
+        changed = {f"notifications/{each}/list_changed" for each in ("tools", "prompts")}
+        assert told[0] == "" and changed <= set(told)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +15,9 @@ from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.installed_state import read_state
 from fleet_agentpack.wire.quick_start import quick_start
 from fleet_agentpack.wire.selection import Selection
+from tests import rig
 from tests.conftest import enter_empty_home
-from tests.rig import SERVE, Stdio, child_environment, eventually, modern_meta
+from tests.rig import Stdio, eventually, modern_meta
 from tests.wire.forked import Forks
 from tests.wire.scripts import as_bytes, request
 
@@ -26,7 +26,7 @@ TOOL = "agentpack__csv__stats"
 
 
 def run(*words: str) -> None:
-    subprocess.run([*SERVE, *words], check=True, capture_output=True, env=child_environment())
+    rig.run(*words, status=0)
 
 
 def names(server: Stdio, **params: Any) -> set[str]:
@@ -76,7 +76,7 @@ def test_kept_tools_are_listed_as_the_server_lists_them(entered: Path) -> None:
             assert alone == served
             assert TOOL in str(alone["lines"])
     forks.close()
-    with Stdio() as server:
+    with Stdio(cold=True) as server:
         server.hello()
         assert TOOL in names(server)
         assert is_alone(server)
@@ -134,7 +134,7 @@ def test_without_what_was_kept_the_server_lists_them(entered: Path, damage: str)
     (kept,) = entered.rglob("enact-listed.json")
     before = kept.read_text()
     DAMAGES[damage](kept)
-    with Stdio() as server:
+    with Stdio(cold=True) as server:
         server.hello()
         assert is_alone(server)
         assert TOOL in names(server)
@@ -146,14 +146,14 @@ def test_a_changed_file_of_a_tool_makes_what_was_kept_useless(entered: Path) -> 
     (manifest,) = entered.rglob(".enact/tools/agentpack/csv/stats/*/enact.md")
     before = manifest.read_bytes()
     manifest.write_bytes(before + b"\n")
-    with Stdio() as server:
+    with Stdio(cold=True) as server:
         server.hello()
         assert TOOL not in names(server)
     manifest.write_bytes(before)
 
 
 def test_a_change_is_announced_while_the_front_is_alone(work: Path) -> None:
-    with Stdio() as server:
+    with Stdio(cold=True) as server:
         server.hello()
         assert TOOL not in names(server)
         run("tool", "install", "agentpack/csv/stats")
@@ -168,7 +168,7 @@ def test_a_change_is_announced_while_the_front_is_alone(work: Path) -> None:
 
 
 def test_a_change_during_the_hand_over_is_announced(work: Path) -> None:
-    with Stdio() as server:
+    with Stdio(cold=True) as server:
         server.hello()
         names(server)
         number = server.send("tools/call", name="enact__list", arguments={})
@@ -180,7 +180,7 @@ def test_a_change_during_the_hand_over_is_announced(work: Path) -> None:
 
 def test_a_change_after_the_hand_over_is_announced(work: Path) -> None:
     """Also where the call was another domain's, and the server has not yet looked for itself."""
-    with Stdio() as server:
+    with Stdio(cold=True) as server:
         server.hello()
         assert TOOL not in names(server)
         server.call("fractary_forge_config_get", key="x")

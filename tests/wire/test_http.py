@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet_agentpack.settings import HttpSettings
+from fleet_agentpack.cli import _with_token
+from fleet_agentpack.kit.secret import Secret
+from fleet_agentpack.settings import HttpSettings, Settings, SettingsError, own_token
 from fleet_agentpack.wire.http import listen
 from tests.rig import (
     EXAMPLE,
@@ -65,6 +67,8 @@ def test_a_token_is_asked_for_and_never_shown() -> None:
         (["--host", "0.0.0.0"], "FLEET_AGENTPACK_TOKEN"),
         (["--host", "::"], "--allowed-host"),
         (["--host", "0.0.0.0", "--allowed-host", "x.example.test"], "FLEET_AGENTPACK_TOKEN"),
+        (["--host", "0.0.0.0", "--no-token"], "--no-token is for loopback"),
+        (["--no-token", "--token-file", "loose"], "contradict"),
         (["--token-file", "loose"], "chmod 600"),
         (["--token-file", "missing"], "cannot read the token file"),
         (["--token-file", "empty"], "is empty"),
@@ -81,6 +85,33 @@ def test_an_unsafe_start_is_refused(work: Path, options: list[str], needs: str) 
     assert done.returncode == 2
     assert needs in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_without_a_token_of_the_users_one_is_made_and_kept(home: Path) -> None:
+    settings = Settings.read()
+    path = settings.directories.state / "http-token"
+    with Http(own_token=True) as server:
+        token = path.read_text().strip()
+        assert server.request(initialize())[0] == 401
+        assert server.request(initialize(), Authorization=f"Bearer {token}")[0] == 200
+        server.end()
+        assert str(path).encode() in server.output  # no terminal: the token itself is not shown
+        assert token.encode() not in server.output
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert own_token(path) == (Secret(token), False)
+    path.chmod(0o644)
+    with pytest.raises(SettingsError, match="chmod 600"):
+        own_token(path)
+
+
+def test_a_new_token_is_shown_once_on_a_terminal(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    tokens = [_with_token(Settings.read()).http.token for _ in range(2)]
+    assert tokens[0] == tokens[1]
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith(tokens[0].reveal()) and second.endswith("http-token")
 
 
 def test_beyond_loopback_with_named_hosts_and_a_token_from_a_private_file(work: Path) -> None:

@@ -249,6 +249,31 @@ async def test_a_climpt_prompt_is_never_cut(connect: Open, work: Path) -> None:
         assert shown["description"] == "Echo the input"
 
 
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "kept"),
+    [
+        ("plan", {LONG: 1}, "errors"),
+        ("rollback", {"yes": True, "to": LONG}, "errors"),
+        ("show_agent", {"agent_name": LONG}, "details"),
+        ("create_agent", {LONG: LONG}, "details"),
+        ("enact__run", {"tool": LONG}, "error"),
+        ("fractary_forge_agent_info", {"name": LONG}, "suggestions"),
+        ("fractary_forge_agent_list", {LONG: 1}, "suggestions"),
+        ("execute", {"agent": "climpt", "c1": LONG, "c2": "b", "c3": "c"}, "error"),
+        (f"plan{LONG}", {}, "details"),
+    ],
+)
+async def test_errors_fit_too(
+    connect: Open, tool: str, given: dict[str, Any], kept: str, work: Path
+) -> None:
+    write_echo(work, "Echo.\n")
+    async with connect() as client:
+        assert kept in await call(client, tool, **given)
+
+
 # enact
 
 TEXT = "".join(f"line {n}\n" for n in range(2000))
@@ -342,6 +367,7 @@ def test_the_newest_are_kept_within_number_and_bytes() -> None:
     ("address", "advice"),
     [
         ("agentpack://plan/0123456789", "Call plan again."),
+        pytest.param(f"agentpack://plan/{'x' * 100_000}", "Call plan again.", id="long"),
         ("agentpack://deploy_apply/0123456789?page=2", "agentpack://snapshots has every apply."),
         ("forge://answers/fractary_forge_fork_list/0123", "Call fractary_forge_fork_list again."),
     ],
@@ -350,9 +376,10 @@ async def test_what_is_not_kept_any_longer_says_what_to_call(
     connect: Open, address: str, advice: str
 ) -> None:
     async with connect() as client:
-        with pytest.raises(MCPError, match="is not there, or no longer") as caught:
+        with pytest.raises(MCPError, match="does not exist, or no longer does") as caught:
             await read(client, address)
         assert str(caught.value).endswith(advice)
+        assert len(str(caught.value)) < 500
 
 
 async def test_a_prefix_and_a_selection_hold_here_too(connect: Open, home: Path) -> None:
@@ -402,5 +429,5 @@ def test_only_the_session_that_got_an_answer_reads_its_rest(home: Path) -> None:
         uri = data["omitted"]["how"].removeprefix("read ")
         body = {"jsonrpc": "2.0", "id": 9, "method": "resources/read", "params": {"uri": uri}}
         assert "result" in server.request(body, session=one)[2]
-        assert "is not there" in server.request(body, session=two)[2]["error"]["message"]
+        assert "does not exist" in server.request(body, session=two)[2]["error"]["message"]
         server.request(None, session=one, method="DELETE")

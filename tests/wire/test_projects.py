@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.climpt.project import write
-from tests.rig import SERVE, Http, Stdio, child_environment, initialize, modern_meta
+from tests.rig import SERVE, Http, Stdio, child_environment, initialize, modern_meta, run
 
 HOW = "start the server in a project, or name one with --project DIR."
 CONFIG = "[http]\nprojects = [{}]\n"
@@ -23,8 +23,7 @@ def project(home: Path) -> Path:
     folder = home / "src" / "shop"
     folder.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", folder], check=True)
-    init = [*SERVE, "--project", str(folder), "climpt", "init"]
-    subprocess.run(init, check=True, env=child_environment(), capture_output=True)
+    run("--project", str(folder), "climpt", "init", status=0)
     write(folder, ".fractary/agents/notes/agent.yaml", AGENT)
     (folder / "data.csv").write_text("a,b\n1,2\n")
     return folder
@@ -165,9 +164,8 @@ def test_paths_may_begin_with_a_known_variable(home: Path, project: Path) -> Non
 
 def test_without_a_project_a_deploy_plans_the_user_s_files_alone(project: Path) -> None:
     """And never deletes what was deployed to the project before."""
-    run = {"check": True, "env": child_environment(), "capture_output": True}
-    subprocess.run([*SERVE, "init"], **run)
-    subprocess.run([*SERVE, "--project", str(project), "deploy", "--apply", "--yes"], **run)
+    run("init", status=0)
+    run("--project", str(project), "deploy", "--apply", "--yes", status=0)
     with Stdio(cwd=Path("/")) as server:
         server.hello()
         plan = server.call("plan")["structuredContent"]
@@ -255,7 +253,8 @@ def test_any_other_project_is_refused_in_plain_words(home: Path, allowed: Path) 
     with Http() as server:
         session = server.hello()
         call = rpc("tools/call", name="search", arguments={"query": "commit"})
-        for given in ("/", "~", str(home), str(third), str(above), "src/shop", "", "$HOME"):
+        odd = ("/", "~", "src/shop", "", "$HOME", "/a\0b")
+        for given in (*odd, str(home), str(third), str(above)):
             _, _, refused = server.request(initialize(), path=at(given))
             assert refused["error"]["message"] == (
                 f"This server does not serve the project {given!r}; [http] projects in its"

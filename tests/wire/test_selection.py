@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import subprocess
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from fleet_agentpack.wire.recorded import RecordedListing, known_tools
 from fleet_agentpack.wire.selection import LONGEST_NAME, Selection, shortened
 from fleet_agentpack.wire.server import assemble, build_server
 from fleet_agentpack.wire.wording import tools_named, worded
-from tests.rig import SERVE, Stdio, child_environment
+from tests.rig import SERVE, Stdio, run
 
 TOOLS = sorted(known_tools())
 # Names that are no ordinary words: where one stands in a text, the tool is meant.
@@ -89,6 +88,18 @@ def test_a_name_that_is_too_long_ends_in_a_hash() -> None:
     assert one != two
 
 
+def test_instructions_promise_only_what_is_served() -> None:
+    def told(**chosen: Any) -> str:
+        recorded = RecordedListing.read(Selection(**chosen), "The project is /p.")
+        assert recorded
+        return str(json.loads(recorded.initialize("2025-11-25") or "")["instructions"])
+
+    assert "Then follow the prompt that execute gives." in told()
+    assert "the prompt" not in told(tools=("search",)).replace("ready prompts", "")
+    assert "enact__install, then the tool by its own name" in told()
+    assert "install" not in told(read_only=True)
+
+
 async def test_with_a_prefix_everything_has_it() -> None:
     async with served(prefix="our_") as client:
         listed = [tool.name for tool in await client.list_tools()]
@@ -111,6 +122,10 @@ async def test_next_actions_name_the_tools_as_they_are_called_here() -> None:
         assert wrong["message"].startswith("our_fractary_forge_fork_info: ")
         found = await call(client, "our_enact__learn", tool="agentpack/csv/stats")
         assert "call `our_enact__run`" in found["documentation"]
+        # A registry's name for a tool is nobody's to change.
+        run = (await call(client, "our_enact__run", tool="agentpack/csv/stats", args={}))["error"]
+        assert run["message"] == "agentpack/csv/stats: file: required"
+        assert run["details"]["tool"] == "agentpack/csv/stats"
 
 
 async def test_next_actions_never_name_what_is_left_out() -> None:
@@ -127,7 +142,7 @@ async def test_drift_leads_to_no_tool_that_is_left_out(home: Any) -> None:
     build = dataclasses.replace(Settings.read())
     environ = {**build.environ, "AGENTPACK_HOME": str(home / "pack")}
     settings = dataclasses.replace(build, environ=environ)
-    subprocess.run([*SERVE, "init"], env=child_environment(**environ), check=True)
+    run("init", status=0, **environ)
     for read_only, expected in ((False, ["deploy_apply"]), (True, [])):
         server = build_server(dataclasses.replace(settings, read_only=read_only))
         async with Client(server) as client:
@@ -191,9 +206,7 @@ def test_names_that_choose_nothing_stop_the_start(chosen: dict[str, Any], proble
 
 def test_the_command_line_lists_what_a_server_would() -> None:
     words = ["--prefix", "our", "--tools", "plan,rollback", "--read-only", "tools"]
-    listed = subprocess.run(
-        [*SERVE, *words], capture_output=True, text=True, env=child_environment(), check=True
-    )
+    listed = run(*words, status=0)
     assert "our_plan" in listed.stdout
     assert "rollback" not in listed.stdout
 

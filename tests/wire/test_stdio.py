@@ -119,7 +119,8 @@ def call_and_see_it_run(server: Stdio) -> int:
 
     def reports() -> bool:
         return any(
-            note["params"].get("progressToken") == "running" for note in server.notifications
+            note.get("params", {}).get("progressToken") == "running"
+            for note in server.notifications
         )
 
     eventually(reports)

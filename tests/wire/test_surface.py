@@ -22,13 +22,16 @@ WRITERS = {
     "delete_agent",
     "start_agent_task",
     "stop_agent_task",
+    "merge_agent_work",
     "enact__install",
     "enact__uninstall",
     "enact__run",
     "fractary_forge_cache_clear",
+    "import_config",
+    "keep_edits",
 }
 RECORDED = Path(__file__).parent / "surface.json"
-CONFIRMED = {"deploy_apply", "rollback"}
+CONFIRMED = {"deploy_apply", "rollback", "merge_agent_work"}
 
 
 def test_the_tools_are_those_that_were_recorded(tools: list[dict[str, Any]]) -> None:

@@ -1,0 +1,64 @@
+"""A queue for each client and kind of work, so that slow calls only wait for calls like them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import anyio.to_thread
+from fastmcp.server.context import Context
+from fastmcp.server.dependencies import get_http_request
+
+from fleet_agentpack.kit.private import connection_of
+
+QUEUES: Final = "queues"  # in the server's lifespan context
+AT_ONCE = 8  # calls of one client and kind that run at the same time
+
+
+class Queues:
+    """Who may work in a thread now, and who waits."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str | None, str], anyio.Semaphore] = {}
+
+    def place(self, client: str | None, kind: str) -> anyio.Semaphore:
+        """The places for one kind of a client's calls."""
+        return self._places.setdefault((client, kind), anyio.Semaphore(AT_ONCE))
+
+    def tidy(self, client: str | None, kind: str) -> None:
+        """Drop a queue that nobody is in; clients come and go."""
+        place = self.place(client, kind)
+        if place.value == AT_ONCE and not place.statistics().tasks_waiting:
+            del self._places[client, kind]
+
+
+def let_queues_decide() -> None:
+    """Take away anyio's own bound on threads, which is one for all clients and kinds of work."""
+    anyio.to_thread.current_default_thread_limiter().total_tokens = math.inf
+
+
+@asynccontextmanager
+async def turn(context: Context, kind: str) -> AsyncIterator[None]:
+    """Wait for a place among this client's calls of a kind, and hold it."""
+    queues: Queues = context.lifespan_context[QUEUES]
+    client = _client_of(context)
+    try:
+        async with queues.place(client, kind):
+            yield
+    finally:
+        queues.tidy(client, kind)
+
+
+def _client_of(context: Context) -> str | None:
+    """Who waits: a session, else the other end of the connection; one alone on stdio."""
+    connection = connection_of(context)
+    if connection and connection.session_id:
+        return str(connection.session_id)
+    try:
+        peer = get_http_request().client
+    except RuntimeError:
+        return None
+    return f"{peer.host}:{peer.port}" if peer else None
