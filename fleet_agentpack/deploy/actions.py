@@ -50,7 +50,7 @@ def status_actions(
     """What to do about drift; what somebody edited is kept before anything else."""
     edited = [row for row in rows if row.kind == "modified" and row.cause in ("edited", "both")]
     others = [row for row in rows if row.kind != "extra" and row not in edited]
-    found = [NextAction("keep_edits", _keep(edited))] if edited else []
+    found = [NextAction("keep_edits", _keep(request))] if edited else []
     if rows:
         found.append(NextAction("diff", call(request, "diff", "diff")))
     if others or needs_deploy:
@@ -81,12 +81,12 @@ def _program(action: Action) -> Action:
     return Action.instruction(action.program) if isinstance(action, DeployAction) else action
 
 
-def _keep(rows: Sequence[DriftRow]) -> Action:
-    first = rows[0]
-    ids = [] if isinstance(first.module_ids, Unknown) else first.module_ids
-    return Action.instruction(
-        f"{len(rows)} file(s) were edited by hand: to keep the edits, copy them into the pack, the"
-        f" first is {first.path} of {', '.join(ids)}"
+def _keep(request: Request) -> Action:
+    """Take the edits into the pack; the tool knows no profile, target or machine."""
+    line = shlex.join(command_line(request, "keep"))
+    given = {} if request.repo is None else {"repo": request.repo}
+    return DeployAction(
+        "keep_edits", {**given, "yes": True}, person=line, program=f"{line} --yes --json"
     )
 
 

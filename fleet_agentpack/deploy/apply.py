@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,11 +12,20 @@ from fleet_agentpack.deploy import lockfile
 from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.compare import Change, Plan, plan_id
 from fleet_agentpack.deploy.disk import find
-from fleet_agentpack.deploy.model import Blob, Root, copy_name, owner
+from fleet_agentpack.deploy.event import Event
+from fleet_agentpack.deploy.model import Blob, Output, Root, copy_name
+from fleet_agentpack.deploy.ownership import Holder, Record
 from fleet_agentpack.deploy.recorded import manifest_bytes
 from fleet_agentpack.deploy.results import PlanData
 from fleet_agentpack.deploy.snapshots import ManagedFile, Snapshot, SnapshotStore, now_text
 from fleet_agentpack.deploy.survey import Survey
+from fleet_agentpack.deploy.taking import (
+    Taking,
+    contents_of,
+    give_back,
+    left_empty,
+    manifest_entry,
+)
 from fleet_agentpack.deploy.workspace import Workspace
 
 
@@ -30,10 +39,26 @@ class Proposal:
 
     @property
     def is_needless(self) -> bool:
-        """Whether no file changes and every root that holds files has its manifest."""
+        """Whether nothing changes, and the record and the manifests say what is there."""
         records = self.survey.recorded.by_root
-        return not self.plan.changes and all(
-            records[root].usable for root in self.survey.desired.holding
+        return (
+            not (self.plan.changes or self.plan.released)
+            and all(records[root].usable for root in self.survey.desired.holding)
+            and not self._is_unsettled
+        )
+
+    @property
+    def _is_unsettled(self) -> bool:
+        """Whether a file was edited into what the pack wants, which the record does not know.
+
+        A link has the text of what it leads to, which may change without it.
+        """
+        records, links = self.survey.recorded.by_root, self.survey.links
+        return any(
+            (entry := records[output.root].files.get(output.path)) is not None
+            and entry.sha256 != output.blob.sha256
+            and output.path not in links
+            for output in self.survey.desired.all
         )
 
     @cached_property
@@ -60,22 +85,23 @@ class Proposal:
 def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     """The transaction that carries a plan out."""
     survey, plan, created_at = proposal.survey, proposal.plan, now_text()
-    steps = [
-        Step(
-            change.target,
-            change.op,
-            change.path,
-            change.before.sha256 if change.before else None,
-            change.output.blob if change.output else None,
-        )
-        for change in plan.changes
-    ]
-    outputs = sorted(survey.desired.all, key=lambda output: (output.root.target, output.path))
+    roots, pack = _roots_to_record(survey, plan), proposal.workspace.pack
+    holders = proposal.workspace.holders(roots)
+    outputs = survey.desired.in_order
+    by_root: dict[Root, list[Output]] = {root: [] for root in roots}
+    for output in outputs:
+        by_root[output.root].append(output)
+    steps = [_step(change, holders[change.root], survey) for change in plan.changes]
+    record = proposal.workspace.ownership.record
     manifests = {
-        root: Blob.of(manifest_bytes(root, survey.desired.of(root), snapshot_id, created_at))
-        for root in _roots_to_record(survey, plan.changes)
+        root: Blob.of(manifest_bytes(root, by_root[root], snapshot_id, created_at))
+        for root in roots
     }
-    steps += [_manifest_step(root, blob) for root, blob in manifests.items()]
+    steps += [_manifest_step(root, manifests[root], holders[root], record) for root in roots]
+    hashes = {root: blob.sha256 for root, blob in manifests.items()}
+    taking = Taking(survey, plan, by_root, holders, hashes, snapshot_id)
+    emptied = left_empty(steps, [path for _, path in plan.released], record.directories)
+    packs = {pack.key: pack.path}
     snapshot = Snapshot(
         id=snapshot_id,
         created_at=created_at,
@@ -86,11 +112,36 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
         changes=(),
         lockfile_sha256=lockfile_sha256(proposal.workspace),
     )
-    origin = {
-        "project_root": proposal.workspace.project_root,
-        "roots": [[root.target, root.dir] for root in manifests],
-    }
-    return Batch(snapshot, steps, outputs, origin)
+    event = Event(
+        "deploy",
+        pack.key,
+        proposal.workspace.project_root,
+        tuple(holders[root][1:] for root in roots),
+        modes={o.path: o.blob.mode for o in outputs if o.blob.executable or o.blob.private},
+    )
+    claims = taking.claims()
+    return Batch(
+        snapshot,
+        steps,
+        [(output.root.target, output.path, output.blob) for output in outputs],
+        event,
+        lambda found, made: taking.record(record, found, claims, made, emptied, packs),
+        claims,
+        contents_of(claims, proposal.workspace.ownership),
+        emptied,
+    )
+
+
+def _step(change: Change, holder: Holder, survey: Survey) -> Step:
+    before = change.before.sha256 if change.before else None
+    held = survey.recorded.entry(change.root, change.path)
+    if change.output is not None:
+        blob = change.output.blob
+        return Step(holder, change.op, change.path, before, blob, held=held)
+    origin = change.given_back
+    if origin is None:
+        return Step(holder, change.op, change.path, before, None, held=held)
+    return give_back(holder, change.op, change.path, before, origin, held)
 
 
 def edit_warnings(
@@ -114,16 +165,17 @@ def lockfile_sha256(workspace: Workspace) -> str | None:
     return hashlib.sha256(data).hexdigest()
 
 
-def _roots_to_record(survey: Survey, changes: Sequence[Change]) -> list[Root]:
-    touched = {owner(survey.roots, change.target, change.path) for change in changes}
-    recorded = survey.desired.holding | touched
+def _roots_to_record(survey: Survey, plan: Plan) -> list[Root]:
+    recorded = survey.desired.holding | {change.root for change in plan.changes}
+    recorded |= {root for root, _ in plan.released}
     return [
         root for root in survey.roots if root in recorded or os.path.lexists(root.manifest_path)
     ]
 
 
-def _manifest_step(root: Root, blob: Blob) -> Step:
+def _manifest_step(root: Root, blob: Blob, holder: Holder, record: Record) -> Step:
     found = find(root.manifest_path)
     before = found.sha256 if found else None
     op = "create" if before is None else "update"
-    return Step(root.target, op, root.manifest_path, before, blob)
+    held = manifest_entry(record, holder)
+    return Step(holder, op, root.manifest_path, before, blob, held=held, is_manifest=True)

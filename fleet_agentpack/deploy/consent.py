@@ -80,7 +80,7 @@ def refuse_adoption(plan: Plan) -> None:
     if unmanaged:
         told.append(f"{len(unmanaged)} existing file(s) are not managed by agentpack")
     ids = sorted({name for change in plan.edited for name in change.module_ids})
-    keep = f"copy the edits that you want to keep into the pack ({', '.join(ids)})"
+    keep = f"run `fleet-agentpack keep` to take the edits into the pack ({', '.join(ids)})"
     review = "run `fleet-agentpack diff` to review them, then pass --adopt to overwrite them"
     error = DeployError(
         "E_ADOPT_CONFIRM_REQUIRED",

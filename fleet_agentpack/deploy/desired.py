@@ -58,9 +58,16 @@ class Desired:
             yield from outputs.values()
 
     @property
+    def in_order(self) -> list[Output]:
+        """Every output, by target and path."""
+        by_target = [found for _, found in sorted(self.outputs.items())]
+        return [found[path] for found in by_target for path in sorted(found)]
+
+    @property
     def holding(self) -> set[Root]:
         """The roots that hold outputs."""
-        return {output.root for output in self.all}
+        places = self.directories.values()
+        return {root for found in places for root, _ in found.values()}
 
 
 def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
@@ -77,28 +84,33 @@ def merge(areas: Sequence[tuple[Root, Iterable[Output]]]) -> Desired:
                 found = owner(kept, root.target, output.path) or output.root
                 output = output._replace(root=found)
             path = output.path
-            if len(path) > _SURELY_SHORT or not path.isascii():
-                _refuse_too_long(path)
             if path in of_target:
                 of_target[path] = _merged(of_target[path], output)
                 continue
             of_target[path] = output
             parent = path[: path.rfind("/")] or "/"
-            if parent in places:
-                places[parent][1].append(path)
-            else:
+            place = places.get(parent)
+            if place is None:
                 places[parent] = (output.root, [path])
+            else:
+                place[1].append(path)
     desired = Desired(kept, merged, directories)
+    _refuse_too_long(desired)
     _refuse_file_as_directory(desired)
     _refuse_same_name(desired)
     return desired
 
 
-def _refuse_too_long(path: str) -> None:
+def _refuse_too_long(desired: Desired) -> None:
     """Refuse what no file system accepts before anything is written."""
-    parts = path.split("/")
-    if len(os.fsencode(path)) > _LONGEST_PATH or max(map(len, map(os.fsencode, parts))) > 255:
-        raise DeployError.io(path, OSError(errno.ENAMETOOLONG, "the name is too long"), "write")
+    for outputs in desired.outputs.values():
+        if max(map(len, outputs), default=0) <= _SURELY_SHORT and "".join(outputs).isascii():
+            continue
+        for path in outputs:
+            longest = max(map(len, map(os.fsencode, path.split("/"))))
+            if len(os.fsencode(path)) > _LONGEST_PATH or longest > 255:
+                error = OSError(errno.ENAMETOOLONG, "the name is too long")
+                raise DeployError.io(path, error, "write")
 
 
 def _has_roots_inside(root: Root, roots: Sequence[Root]) -> bool:
@@ -120,18 +132,21 @@ def _merged(one: Output, other: Output) -> Output:
 def _refuse_file_as_directory(desired: Desired) -> None:
     """A path cannot be a file for one module and a directory for another."""
     for target, outputs in desired.outputs.items():
+        checked: set[str] = set()
         for directory, (root, paths) in desired.directories[target].items():
-            while len(directory) > len(root.dir):
+            while len(directory) > len(root.dir) and directory not in checked:
                 if directory in outputs:
                     inside = outputs[paths[0]]
                     raise _conflict(outputs[directory], inside, "want a file and a directory at")
+                checked.add(directory)
                 directory = directory.rpartition("/")[0]
 
 
 def _refuse_same_name(desired: Desired) -> None:
     """Names that differ only in case or Unicode form are one file on some file systems."""
     for outputs in desired.outputs.values():
-        if "".join(outputs).isascii() and len({path.lower() for path in outputs}) == len(outputs):
+        paths = "\0".join(outputs)  # in one piece: there may be ten thousand
+        if paths.isascii() and len(set(paths.lower().split("\0"))) == max(len(outputs), 1):
             continue
         seen: dict[str, Output] = {}
         for path, output in outputs.items():
@@ -157,7 +172,7 @@ def folds_names(directory: str) -> bool:
 
 
 def _conflict(one: Output, other: Output, clash: str) -> DeployError:
-    def side(output: Output) -> dict[str, object]:
+    def side(output: Output) -> dict[str, list[str] | str]:
         return {"module_ids": list(output.module_ids), "sha256": output.blob.sha256}
 
     ids = " and ".join(", ".join(output.module_ids[:4]) for output in (one, other))

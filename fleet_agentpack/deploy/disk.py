@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from collections.abc import Sequence
 
-from fleet_agentpack.deploy import looks
-from fleet_agentpack.deploy.errors import DeployError, both_ways, io_errors
-from fleet_agentpack.deploy.hashes import HashCache, may_execute
+from fleet_agentpack.deploy import reads
+from fleet_agentpack.deploy.errors import DeployError, both_ways
+from fleet_agentpack.deploy.hashes import HashCache, is_private, may_execute
 from fleet_agentpack.deploy.model import FileState, Root
 from fleet_agentpack.kit import disk
 from fleet_agentpack.kit.files import hash_file
@@ -35,6 +34,7 @@ class Reader:
     def __init__(self, hashes: HashCache) -> None:
         self._hashes = hashes
         self.looked_at: set[str] = set()
+        self.links: dict[str, str] = {}  # links in the place of files, also those to nowhere
         self.directories: dict[str, os.stat_result] = {}  # the real ones below roots, as seen here
 
     def state(self, path: str) -> FileState | None:
@@ -43,7 +43,7 @@ class Reader:
 
     def states(self, paths: Sequence[str]) -> dict[str, FileState | None]:
         """The states of many paths. Raises `DeployError`."""
-        looks.files(paths)
+        reads.files(paths)
         found: dict[str, FileState | None] = {}
         look = self._hashes.look
         for path in paths:
@@ -69,11 +69,13 @@ class Reader:
 
     def _unusual(self, path: str) -> FileState | None:
         """The state of something that is not a regular file: a link is followed."""
-        looks.at(path)
+        reads.at(path)
         if os.path.islink(path):
+            self.links[path] = os.readlink(path)
             status = os.stat(path)  # a link that leads nowhere counts as absent
             if stat.S_ISREG(status.st_mode):
-                return FileState(hash_file(path, status.st_size), may_execute(status.st_mode))
+                sha256, mode = hash_file(path, status.st_size), status.st_mode
+                return FileState(sha256, may_execute(mode), is_private(mode), link=self.links[path])
         raise _in_the_way(path)
 
     def directory(self, root: Root, path: str, known: dict[str, bool]) -> bool:
@@ -82,7 +84,7 @@ class Reader:
         if exists is not None:
             return exists
         if len(path) <= len(root.dir):
-            (looks.into if root.scan_extras else looks.at)(root.dir)
+            (reads.into if root.scan_extras else reads.at)(root.dir)
             exists = _is_directory(root.dir)
         else:
             above = path.rpartition("/")[0] or "/"
@@ -92,7 +94,7 @@ class Reader:
 
     def _is_own_directory(self, root: Root, path: str) -> bool:
         """Whether a directory exists and really is inside its root."""
-        looks.into(path)
+        reads.into(path)
         try:
             found = os.lstat(path)
             if stat.S_ISDIR(found.st_mode):
@@ -114,19 +116,13 @@ class Disk(Reader, disk.Disk):
         Reader.__init__(self, hashes)
         disk.Disk.__init__(self, durable=durable)
 
-    def remove_emptied(self, root: Root, path: str) -> None:
-        """Remove the directories that a deleted file has left empty, below its root."""
-        directory = path.rpartition("/")[0]
-        with contextlib.suppress(OSError):  # one that is not empty, or not ours to remove
-            while len(directory) > len(root.dir):
-                os.rmdir(directory)
-                directory = directory.rpartition("/")[0]
-
 
 def find(path: str) -> disk.State | None:
     """The file or link at a path, read afresh; None when there is nothing. Raises `DeployError`."""
-    with io_errors(path, "read"):
+    try:
         found = disk.find(path)
+    except OSError as error:
+        raise DeployError.io(path, error, "read") from error
     if found is not None and found.kind not in ("file", "link"):
         raise _in_the_way(path)
     return found

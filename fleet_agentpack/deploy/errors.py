@@ -33,12 +33,13 @@ _NEXT_ACTIONS: dict[str, tuple[str, ...]] = {
     "approval_unavailable": ("ask_user",),
     "busy": ("wait", "retry_command"),
     "config_invalid": ("fix_config", "retry_command"),
-    "config_missing": ("run_init", "retry_with_repo", "retry_command"),
+    "config_missing": ("import_config", "run_init", "retry_with_repo", "retry_command"),
     "config_unsupported_version": ("upgrade_agentpack", "fix_config_version", "retry_command"),
     "confirm_required": ("retry_with_yes",),
     "desired_state_conflict": ("resolve_desired_state_conflict", "retry_command"),
     "disk_full": ("free_disk_space", "retry_command"),
-    "edited_by_hand": ("copy_edits_into_module", "review_diff", "retry_with_adopt"),
+    "edited_by_hand": ("keep_edits", "review_diff", "retry_with_adopt"),
+    "held_by_another_pack": ("resolve_desired_state_conflict", "uninstall_other_pack"),
     "git_not_found": ("install_git", "retry_command"),
     "git_ref_not_found": ("fix_config", "retry_command"),
     "invalid_arguments": ("fix_arguments", "retry_command"),
@@ -59,6 +60,7 @@ _NEXT_ACTIONS: dict[str, tuple[str, ...]] = {
     "nothing_selected": _CHECK_THEN_COMMAND,
     "not_utf8": ("fix_config", "retry_command"),
     "overlay_patch_apply_failed": ("regenerate_patch", "switch_to_dir_overlay", "retry_command"),
+    "ownership_unreadable": ("restore_record", "move_record_away", "retry_command"),
     "profile_not_found": ("retry_with_profile", "edit_manifest_profiles"),
     "recovery_pending": ("fix_cause", "retry_command"),
     "snapshot_incomplete": ("list_snapshots", "retry_with_snapshot"),
@@ -169,7 +171,7 @@ class DeployError(AppError):
         command_id = _COMMAND_IDS.get(tool, tool)
         error = cls(
             "E_CONFIRM_REQUIRED",
-            f"{command_id} changes files: approve it with `yes: true`, in a shell with --yes",
+            f"{command_id} changes files: approve it with `yes: true` (on the command line: --yes)",
             command=command_id,
         )
         return error.during(command_id)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError, io_errors
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.lockfile import COMMIT
@@ -40,7 +40,7 @@ class GitStore:
 
     def newest(self, module: Module, source: GitSource) -> Upstream:
         """What the ref points to now; this asks the network."""
-        commit = self._resolve(module, source)
+        commit = self.resolve(module, source)
         found = self._present(module, self._place(source) / commit)
         get = self.checkout_again if found and self._is_changed(found) else self.checkout
         return get(module, source, commit)
@@ -75,7 +75,7 @@ class GitStore:
             return self._inside(module, source, self._clone(source, commit), commit)
 
     def _inside(self, module: Module, source: GitSource, found: Path, commit: str) -> Upstream:
-        looks.at(found / source.subdir.strip("/"))
+        reads.at(found / source.subdir.strip("/"))
         path = os.path.realpath(found / source.subdir.strip("/"))
         if not is_inside(path, found):
             raise DeployError.config_invalid(
@@ -84,12 +84,12 @@ class GitStore:
             )
         return Upstream(path, (str(found),), commit)
 
-    def _resolve(self, module: Module, source: GitSource) -> str:
-        """The commit that a ref points to now."""
+    def resolve(self, module: Module, source: GitSource) -> str:
+        """The commit that a ref points to now; this asks the network."""
         _check(module, source)
         if COMMIT.match(source.ref):
             return source.ref
-        looks.beyond_files()
+        reads.beyond_files()
         wanted = [f"refs/heads/{source.ref}", f"refs/tags/{source.ref}"]
         listed = self._git(
             self._home.cwd, "ls-remote", "--", source.url, *wanted, f"{wanted[1]}^{{}}"
@@ -103,7 +103,7 @@ class GitStore:
 
     def _last_commit(self, module: Module, source: GitSource) -> str | None:
         """The newest checkout that was made for a ref: its clone has the ref at that commit."""
-        looks.beyond_files()  # at what git keeps about its refs, however it does
+        reads.beyond_files()  # at what git keeps about its refs, however it does
         tops = (self._place(source), *self._older_places(module))
         found = [top / name for top in tops for name in names_in(top) if COMMIT.match(name)]
         refs = (f"refs/remotes/origin/{source.ref}", f"refs/tags/{source.ref}")
@@ -141,7 +141,7 @@ class GitStore:
         """The checkout if it exists, also where older versions kept it."""
         older = (place / canonical.name for place in self._older_places(module))
         for place in (canonical, *older):
-            looks.at(place)
+            reads.at(place)
             if place.is_dir():
                 return place
         return None

@@ -17,14 +17,15 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import io_errors
 from fleet_agentpack.deploy.model import FileState
-from fleet_agentpack.kit.files import hash_file, hash_open, write_atomic
-from fleet_agentpack.kit.stamps import settled, stamp_of
+from fleet_agentpack.kit.files import WHOLE_READ, hash_file, hash_open, write_atomic
+from fleet_agentpack.kit.stamps import Stamp, settled, stamp_of
 
-FORMAT = b"fleet-agentpack hashes 2\n"
+FORMAT = b"fleet-agentpack hashes 3\n"
 KEPT_DAYS = 60
+WORTH_WRITING = 200  # one new entry among fewer than these
 _READ_PLAIN = (
     os.O_RDONLY
     | getattr(os, "O_BINARY", 0)
@@ -33,6 +34,7 @@ _READ_PLAIN = (
 )
 
 _COLUMNS = "qqQqQ"  # as in a stamp
+_HAS_MODES = os.name != "nt"
 
 
 class HashCache:
@@ -40,7 +42,8 @@ class HashCache:
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
-        self._dirty = False
+        self._learnt = 0  # entries since it was written
+        self._now = 0
         self.entries: dict[str, FileState] = _load(file) if file else {}
 
     def look(self, path: str) -> FileState:
@@ -53,7 +56,7 @@ class HashCache:
             found = os.lstat(path)
             if known.stamp == stamp_of(found):
                 if found.st_nlink > 1:
-                    looks.shared(path)
+                    reads.shared(path)
                 return known
         return self._learn(path)
 
@@ -61,27 +64,42 @@ class HashCache:
         descriptor = os.open(path, _READ_PLAIN)
         try:
             found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            mode = found.st_mode
+            if not stat.S_ISREG(mode):
                 raise IsADirectoryError(errno.EISDIR, "not a regular file", path)
             if found.st_nlink > 1:
-                looks.shared(path)
-            sha256 = hash_open(descriptor, found.st_size)
+                reads.shared(path)
+            size = found.st_size
+            data = os.read(descriptor, size + 1) if size < WHOLE_READ else b""
+            if len(data) == size and data:
+                sha256 = hashlib.sha256(data).hexdigest()
+            else:  # large, empty, or growing under us
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                sha256 = hash_open(descriptor, size)
         finally:
             os.close(descriptor)
         stamp = stamp_of(found)
-        state = FileState(sha256, may_execute(found.st_mode), stamp)
-        if settled(stamp):
+        state = FileState(sha256, may_execute(mode), is_private(mode), stamp)
+        if settled(stamp, self._now) or self._is_settled(stamp):
             self.entries[path] = state
-            self._dirty = True
+            self._learnt += 1
         else:
             self.entries.pop(path, None)
         return state
 
+    def _is_settled(self, stamp: Stamp) -> bool:
+        """Asks the clock, as is needed when an earlier time makes a file look too new."""
+        self._now = time.time_ns()
+        return settled(stamp, self._now)
+
     def save(self, used: Callable[[], set[str]]) -> None:
-        """Write the cache; once most entries are unused, only the used ones."""
-        if not self._dirty or self._file is None:
+        """Write the cache; once most entries are unused, only the used ones.
+
+        A few new ones among very many are not worth it: those files are read again.
+        """
+        if self._learnt * WORTH_WRITING <= len(self.entries) or self._file is None:
             return
-        self._dirty = False
+        self._learnt = 0
         wanted = used()
         if len(self.entries) > 2 * len(wanted) + 1000:
             kept = {path: state for path, state in self.entries.items() if path in wanted}
@@ -95,7 +113,12 @@ class HashCache:
 
 def may_execute(mode: int) -> bool:
     """Whether the owner may execute a file of this mode."""
-    return mode & stat.S_IXUSR != 0 and os.name != "nt"
+    return _HAS_MODES and mode & stat.S_IXUSR != 0
+
+
+def is_private(mode: int) -> bool:
+    """Whether others may not read a file of this mode."""
+    return _HAS_MODES and mode & stat.S_IROTH == 0
 
 
 def hash_at(path: str) -> str:
@@ -112,14 +135,17 @@ def cache_file(directory: Path, *names: str) -> Path:
 
 def _encode(entries: dict[str, FileState]) -> bytes:
     """Column by column: ten times as fast to read and write as JSON."""
-    digests, executables, stamps = zip(*entries.values(), strict=True) if entries else ((), (), ())
+    columns_of = zip(*entries.values(), strict=True) if entries else [()] * 5
+    digests, executables, privates, stamps, _ = columns_of
     numbers = zip(*stamps, strict=True) if stamps else [()] * len(_COLUMNS)
     columns = [
         array(code, column).tobytes() for code, column in zip(_COLUMNS, numbers, strict=True)
     ]
     paths = "\0".join(entries).encode("utf-8", "surrogateescape")
     hashes = bytes.fromhex("".join(digests))
-    body = b"".join([len(entries).to_bytes(8), *columns, hashes, bytes(executables), paths])
+    body = b"".join(
+        [len(entries).to_bytes(8), *columns, hashes, bytes(executables), bytes(privates), paths]
+    )
     return FORMAT + hashlib.sha256(body).digest() + body
 
 
@@ -149,14 +175,16 @@ def _decode(data: bytes) -> dict[str, FileState]:
         place += 8 * count
     hashes, place = data[place : place + 32 * count].hex(), place + 32 * count
     digests = [hashes[start : start + 64] for start in range(0, 64 * count, 64)]
-    executables = map(bool, data[place : place + count])
+    executables, place = map(bool, data[place : place + count]), place + count
+    privates = map(bool, data[place : place + count])
     paths = data[place + count :].decode("utf-8", "surrogateescape").split("\0")
-    states = map(FileState, digests, executables, zip(*columns, strict=True))
+    states = map(FileState, digests, executables, privates, zip(*columns, strict=True))
     return dict(zip(paths, states, strict=True))
 
 
 def _prune(directory: Path) -> None:
     oldest = time.time() - KEPT_DAYS * 86_400
-    for entry in os.scandir(directory):
-        if entry.stat(follow_symlinks=False).st_mtime < oldest:
-            os.unlink(entry.path)
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                os.unlink(entry.path)

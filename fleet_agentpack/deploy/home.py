@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.kit import process
 from fleet_agentpack.kit.paths import NoBaseError, PathArguments, expand_home
@@ -64,6 +64,16 @@ class Home:
         return self.root / "state" / "snapshots"
 
     @property
+    def ownership(self) -> Path:
+        """Where the record of ownership and the contents that it needs are."""
+        return self.root / "state" / "ownership"
+
+    @property
+    def contents(self) -> str:
+        """Where contents are kept, each once."""
+        return str(self.ownership / "contents")
+
+    @property
     def staging(self) -> Path:
         """Where a transaction stages its files; abandoned unless a journal names it."""
         return self.root / "state" / "staging"
@@ -87,7 +97,7 @@ class Home:
         """An absolute path from configuration text: `~/` is the user's home, else from the cwd."""
         absolute = os.path.join(self.cwd, expand_home(text, self.user))
         if ".." in absolute.split("/"):
-            looks.at(absolute)
+            reads.at(absolute)
             return os.path.realpath(absolute)
         return os.path.normpath(absolute).replace("//", "/")
 

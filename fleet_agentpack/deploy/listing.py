@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.kit.stamps import Stamp, settled, stamp_of
 
 
@@ -25,7 +25,7 @@ class Lister:
 
     def list(self, directory: str, status: os.stat_result | None = None) -> Listing:
         """What a directory holds; pass its stat if it was just taken. Raises `OSError`."""
-        looks.into(directory)
+        reads.into(directory)
         status = status or os.stat(directory)
         stamp = stamp_of(status)
         known = self._known.get(directory)
@@ -43,8 +43,11 @@ def _read(directory: str) -> Listing:
     found = Listing([], [], [])
     with os.scandir(directory) as entries:
         for entry in entries:
-            is_file = entry.is_file(follow_symlinks=False)
-            is_directory = entry.is_dir(follow_symlinks=False)
-            kind = found.files if is_file else found.directories if is_directory else found.others
+            if entry.is_file(follow_symlinks=False):
+                kind = found.files
+            elif entry.is_dir(follow_symlinks=False):
+                kind = found.directories
+            else:
+                kind = found.others
             kind.append((entry.name, entry.path))
     return found

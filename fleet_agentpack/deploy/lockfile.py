@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from fleet_agentpack.deploy import looks, manifest
+from fleet_agentpack.deploy import manifest, reads
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.deploy.manifest import GitSource, Module
 from fleet_agentpack.deploy.trees import TreeEntry
@@ -125,7 +125,7 @@ class Lockfile:
 def load(repo: Path) -> Lockfile:
     """Read a repo's lockfile. Raises `DeployError`."""
     path = repo / FILE_NAME
-    looks.at(path)
+    reads.at(path)
     try:
         return _decode(path, path.read_bytes())
     except FileNotFoundError as error:

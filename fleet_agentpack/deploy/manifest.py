@@ -15,6 +15,8 @@ FILE_NAME = "agentpack.yaml"
 
 Scope = Literal["user", "project"]
 SCOPES: tuple[Scope, ...] = ("user", "project")
+BASE_TAG = "base"  # what `init` and `import` give the modules of every profile
+IMPORTED = "imported"  # the tag of modules that an import has made
 
 _OF_ONE_PROJECT = re.compile(r"project-[0-9a-f]{16}\Z")
 
@@ -48,6 +50,7 @@ class Module:
     tags: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     scope: str | None = None  # `user` or `project`; both if none is named
+    output: str = ""  # where it goes below a target's directory, if its name does not say
 
     @property
     def name(self) -> str | None:
@@ -133,6 +136,8 @@ class Manifest:
         tags = {tag for module in self.modules for tag in module.tags}
         ids = {module.id for module in self.modules}
         for tag in self.unmatched_tags(profile):
+            if tag == BASE_TAG and all(IMPORTED in module.tags for module in self.modules):
+                continue  # a project's files alone were imported; the user's may come later
             yield f"profile {profile}: no module has the tag {tag}{_hint(tag, tags)}"
         for module_id in (*found.include_modules, *found.exclude_modules):
             if module_id not in ids:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.deploy.manifest import (
     FILE_NAME,
@@ -28,8 +29,19 @@ SUPPORTED_VERSIONS = [1]
 MODULE_TYPES = ("instructions", "skill", "prompt", "command")
 
 _PROFILE_KEYS = ("include_tags", "include_modules", "exclude_modules", "project", "machine")
-_MODULE_KEYS = ("id", "type", "enabled", "tags", "targets", "scope", "source", "metadata")
+_MODULE_KEYS = (
+    "id",
+    "type",
+    "enabled",
+    "tags",
+    "targets",
+    "scope",
+    "output",
+    "source",
+    "metadata",
+)
 _GIT_KEYS = ("url", "ref", "subdir", "shallow")
+_UNUSABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 
 Known = Mapping[str, Collection[str]]  # the targets, each with its options
 
@@ -48,22 +60,29 @@ def load(
     text = _read(path)
     if remembered is not None and text in remembered and remembered[text].path == path:
         return remembered[text]
-    found = _check(*_parse(path, text, known), known, project_only)
+    found = check(path, text, known, project_only)
     if remembered is not None:
         remembered.clear()
         remembered[text] = found
     return found
 
 
+def check(path: Path, text: str, known: Known, project_only: Sequence[str]) -> Manifest:
+    """The manifest that a text would be. Raises `DeployError` when it is not valid."""
+    return _check(*_parse(path, text, known), known, project_only)
+
+
 def _read(path: Path) -> str:
-    looks.at(path)
+    reads.at(path)
     try:
         text = path.read_bytes().decode("utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DeployError(
             "E_CONFIG_MISSING",
             f"{path} does not exist",
-            hint="run `fleet-agentpack init` to create it, or choose a config repo with --repo",
+            hint="bring in what the tools already have (`fleet-agentpack import`; as a tool:"
+            " import_config), start from an example with `fleet-agentpack init`, or name another"
+            " config repo with `repo` (on the command line: --repo)",
             **both_ways(path=path),
         ) from error
     except OSError as error:
@@ -149,6 +168,7 @@ def _module(fields: Fields) -> Module:
         tags=fields.texts("tags"),
         targets=fields.texts("targets"),
         scope=_choice(fields, "scope", SCOPES) if "scope" in fields.items() else None,
+        output=fields.text("output", ""),
         source=Source(
             local.text("path") if local else None,
             _git(git) if git else None,
@@ -225,6 +245,12 @@ def _check_module(module: Module, seen: set[str]) -> None:
         )
     if problem := id_problem(module.id):
         raise DeployError.config_invalid(f"module id {module.id!r} {problem}", module_id=module.id)
+    if module.output and not _is_output(module):
+        raise DeployError.config_invalid(
+            f"module {module.id}: output {module.output!r} must be a path below the target's"
+            " directory, for a skill, a prompt or a command",
+            module_id=module.id,
+        )
     if (module.source.local_path is None) == (module.source.git is None):
         raise DeployError.config_invalid(
             f"module {module.id} must have exactly one source: local_path or git",
@@ -232,9 +258,15 @@ def _check_module(module: Module, seen: set[str]) -> None:
         )
 
 
+def _is_output(module: Module) -> bool:
+    name = module.output
+    usable = is_plain(name) and "\\" not in name and not any(ord(char) < 32 for char in name)
+    return usable and module.type != "instructions"
+
+
 def id_problem(module_id: str) -> str | None:
     """Why an id cannot be used as a file name, or None."""
-    if any(ord(char) < 32 or ord(char) == 127 or char == "\\" for char in module_id):
+    if _UNUSABLE.search(module_id):
         return "contains a backslash or a control character"
     for part in module_id.partition(":")[::2] if ":" in module_id else (module_id,):
         if not is_plain(part):

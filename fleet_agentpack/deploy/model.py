@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError, io_errors
 from fleet_agentpack.kit.stamps import Stamp
 
@@ -42,11 +43,13 @@ class Root(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """The state of one file: its hash and whether it is executable. An absent file is None."""
+    """The state of one file: its hash and what its mode says. An absent file is None."""
 
     sha256: str
     executable: bool
+    private: bool = False  # whether others may not read it
     stamp: Stamp | None = None  # what it is known by, if it is remembered
+    link: str | None = None  # where it leads, if it is a symbolic link
 
 
 class Blob(NamedTuple):
@@ -57,11 +60,17 @@ class Blob(NamedTuple):
     path: str
     data: bytes | None = None
     layer: Layer = "upstream"  # the module's own files, or the overlay that they are from
+    private: bool = False  # whether its source may not be read by others
 
     @classmethod
-    def of(cls, data: bytes, executable: bool = False, layer: Layer = "upstream") -> Blob:
+    def of(cls, data: bytes, *, layer: Layer = "upstream", private: bool = False) -> Blob:
         """A blob of generated content."""
-        return cls(hashlib.sha256(data).hexdigest(), executable, "", data, layer)
+        return cls(hashlib.sha256(data).hexdigest(), False, "", data, layer, private)
+
+    @property
+    def mode(self) -> int:
+        """The mode of a new file, before the umask."""
+        return (0o755 if self.executable else 0o644) & (0o700 if self.private else 0o777)
 
     def read(self) -> bytes:
         """The bytes. Raises `DeployError` when the file has changed since it was hashed."""
@@ -96,7 +105,7 @@ def read_file(path: str) -> bytes:
 
 def names_in(directory: str | Path) -> list[str]:
     """The names in a directory, none when there is no such directory. Raises `DeployError`."""
-    looks.into(directory)
+    reads.into(directory)
     try:
         return os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -105,6 +114,7 @@ def names_in(directory: str | Path) -> list[str]:
         raise DeployError.io(directory, error, "read") from error
 
 
+@lru_cache(maxsize=1024)
 def safe_name(text: str) -> str:
     """Text as one component of a file name: anything unusual becomes `_`."""
     return "".join(c if (c.isascii() and c.isalnum()) or c in "-_" else "_" for c in text)
@@ -119,8 +129,12 @@ def module_fs_key(module_id: str, *, bounded: bool = True) -> str:
 
 def copy_name(target: str, path: str) -> str:
     """Where a snapshot keeps the copy of a path, below its directory of such copies."""
-    digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{safe_name(target)}/{digest[:16]}"
+    return f"{safe_name(target)}/{copy_key(path)}"
+
+
+def copy_key(path: str) -> str:
+    """The name of a path's copy among those of its target."""
+    return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def posix(path: str) -> str:

@@ -14,7 +14,7 @@ from fleet_agentpack.deploy.lockfile import Lockfile, PinnedCommit, PinnedModule
 from fleet_agentpack.deploy.manifest import Module, Scope
 from fleet_agentpack.deploy.overlays import Overlays
 from fleet_agentpack.deploy.repo_cache import RepoCache
-from fleet_agentpack.deploy.trees import Tree, list_files, tree_hash
+from fleet_agentpack.deploy.trees import Tree, TreeEntry, list_files, tree_hash
 from fleet_agentpack.deploy.validate import relevant, validate
 
 
@@ -57,12 +57,20 @@ class Modules:
             known, known if same else self._known(module, "project", of_project), warnings
         )
 
+    def upstream(self, module: Module) -> tuple[Upstream, Tree, list[TreeEntry]]:
+        """A module's own files, without overlays: where, what, and as a list."""
+        pin = self.lockfile.pin(module) if self.lockfile else None
+        source = self._upstream(module, pin[1] if pin else None)
+        reader = self.cache.reader
+        tree = reader.read(source.path, source.boundaries)
+        return source, tree, list_files(source.path, reader.hashes, source.boundaries)
+
     def check(self, module: Module, scope: Scope, tree: Tree) -> None:
         """Raises `DeployError` when a module's files are not what its type needs."""
-        looked_at = relevant(module, tree)
-        if self.cache.valid.get((module.id, scope)) != looked_at:
+        looked_at, valid = relevant(module, tree), self.cache.valid
+        if looked_at not in (valid.get((module.id, "user")), valid.get((module.id, "project"))):
             validate(module, tree)
-            self.cache.valid[module.id, scope] = looked_at
+        valid[module.id, scope] = looked_at
 
     def _known(self, module: Module, scope: Scope, tree: Tree) -> Tree:
         """The very tree of an earlier call, if it is the same."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home, git
 from fleet_agentpack.deploy.model import Blob, Layer, module_fs_key, names_in, read_file
@@ -58,7 +58,8 @@ class Overlays:
         self._home = home
         self._boundaries = (str(repo),)
         projects = f"{repo}/projects"
-        looks.at(projects)
+        reads.at(projects)
+        self._project = project
         own = f"/{project.id}/overlays" if project and os.path.isdir(projects) else ""
         self._bases: dict[Layer, str] = {
             "global": f"{repo}/overlays",
@@ -84,6 +85,18 @@ class Overlays:
         safe = [name for name in names if "/" not in name and "\\" not in name]
         return [f"{self._bases[scope]}/{name}" for name in safe if name in self._names[scope]]
 
+    def directory(self, scope: Layer, module_id: str) -> str | None:
+        """A module's overlay of one layer: the one that exists, or where it would be made."""
+        found = self.candidates(scope, module_id)
+        if found:
+            return found[0]
+        base = self._bases[scope]
+        if scope == "project":
+            if self._project is None:
+                return None
+            base = f"{self._boundaries[0]}/projects/{self._project.id}/overlays"
+        return f"{base}/{module_fs_key(module_id)}"
+
     def lay(
         self, module_id: str, upstream: Tree, reader: TreeReader, made: dict[Any, Blob]
     ) -> tuple[Tree, Tree]:
@@ -106,7 +119,7 @@ class Overlays:
         reader: TreeReader,
         made: dict[Any, Blob],
     ) -> Tree:
-        files, patches = self._contents(overlay, reader)
+        files, patches = self.contents(overlay, reader)
         tree = dict(below)
         for name, blob in files.items():
             _refuse_clash(tree, name, overlay)
@@ -122,12 +135,12 @@ class Overlays:
         self, module_id: str, list_upstream: Callable[[], list[TreeEntry]], reader: TreeReader
     ) -> Iterator[str]:
         """Warnings about overlays whose upstream has changed since they were made."""
-        known = [(overlay, _baseline(overlay)) for overlay in self.of(module_id)]
+        known = [(overlay, baseline_of(overlay)) for overlay in self.of(module_id)]
         upstream = list_upstream() if any(baseline for _, baseline in known) else []
         for overlay, baseline in known:
             if baseline is None:
                 continue
-            files, patches = self._contents(overlay, reader)
+            files, patches = self.contents(overlay, reader)
             now = {entry.path: entry.sha256 for entry in upstream}
             then = {entry.path: entry.sha256 for entry in baseline.file_manifest}
             changed = False
@@ -171,7 +184,7 @@ class Overlays:
             if named != module_id:
                 yield f"{subject}: {marker} names another module, {named}"
 
-    def _contents(self, overlay: Overlay, reader: TreeReader) -> tuple[Tree, Tree]:
+    def contents(self, overlay: Overlay, reader: TreeReader) -> tuple[Tree, Tree]:
         """An overlay's override files and its patches by the file they change."""
         if not Path(overlay.directory).is_dir():
             raise DeployError.config_invalid(
@@ -179,7 +192,7 @@ class Overlays:
             )
         files = reader.read(overlay.directory, self._boundaries)
         patch_dir = f"{overlay.metadata}/patches"
-        looks.at(patch_dir)
+        reads.at(patch_dir)
         found = reader.read(patch_dir, self._boundaries) if Path(patch_dir).is_dir() else {}
         listed = [name for name in found if name.lower().endswith(".patch")]
         _check_kind(overlay, sorted(files), sorted(listed))
@@ -202,23 +215,42 @@ class Overlays:
         }
         if problem := _patch_problem(tree, name, patch):
             raise DeployError.config_invalid(f"{patch.path}: {problem}", **details)
+        try:
+            text = self.patched_text(name, tree[name].read(), patch.read())
+        except ValueError as error:
+            raise DeployError(
+                "E_OVERLAY_PATCH_APPLY_FAILED",
+                f"{patch.path} does not apply to {name} of module {module_id}",
+                stderr=str(error),
+                hint="the upstream file has changed: `fleet-agentpack overlay rebase` follows it",
+                **details,
+            ) from error
+        made = Blob.of(text, private=tree[name].private)
+        return made._replace(executable=tree[name].executable)
+
+    def patched_text(self, name: str, text: bytes, patch: bytes) -> bytes:
+        """A text with a patch. Raises `ValueError` with git's complaint."""
         with tempfile.TemporaryDirectory(prefix="fleet-agentpack-patch-") as scratch:
             place = Path(scratch, "tree", name)
             place.parent.mkdir(parents=True)
-            place.write_bytes(tree[name].read())
+            place.write_bytes(text)
             copy = Path(scratch, "change.patch")
-            copy.write_bytes(patch.read())
+            copy.write_bytes(patch)
             apply = ("-c", "core.autocrlf=false", "apply", "--whitespace=nowarn", str(copy))
             done = git(self._home, Path(scratch, "tree"), *apply, ceiling=scratch)
-            if done.status == 0:
-                return Blob.of(place.read_bytes(), tree[name].executable)
-        raise DeployError(
-            "E_OVERLAY_PATCH_APPLY_FAILED",
-            f"{patch.path} does not apply to {name} of module {module_id}",
-            stderr=done.complaint.replace(scratch, ""),
-            hint="the upstream file has changed: make the patch again",
-            **details,
-        )
+            if done.status != 0:
+                raise ValueError(done.complaint.replace(scratch, ""))
+            return place.read_bytes()
+
+    def patch_text(self, name: str, before: bytes, after: bytes) -> bytes:
+        """The patch that makes one text the other; empty if they are equal."""
+        with tempfile.TemporaryDirectory(prefix="fleet-agentpack-patch-") as scratch:
+            for side, data in (("a", before), ("b", after)):
+                place = Path(scratch, side, name)
+                place.parent.mkdir(parents=True)
+                place.write_bytes(data)
+            words = ("diff", "--no-index", "--no-prefix", f"a/{name}", f"b/{name}")
+            return git(self._home, scratch, *words, ceiling=scratch).stdout
 
 
 def _refuse_clash(tree: Tree, name: str, overlay: Overlay) -> None:
@@ -236,7 +268,7 @@ def _refuse_clash(tree: Tree, name: str, overlay: Overlay) -> None:
 
 
 def _check_kind(overlay: Overlay, files: list[str], patches: list[str]) -> None:
-    kind = _kind(overlay)
+    kind = kind_of(overlay)
     problem = ""
     if files and patches:
         problem = "has both override files and patches"
@@ -254,9 +286,10 @@ def _check_kind(overlay: Overlay, files: list[str], patches: list[str]) -> None:
         )
 
 
-def _kind(overlay: Overlay) -> str:
+def kind_of(overlay: Overlay) -> str:
+    """Whether an overlay has whole files or patches. Raises `DeployError`."""
     path = Path(overlay.metadata, "overlay.json")
-    looks.at(path)
+    reads.at(path)
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Description).overlay_kind
     except FileNotFoundError:
@@ -270,9 +303,10 @@ def _kind(overlay: Overlay) -> str:
         ) from error
 
 
-def _baseline(overlay: Overlay) -> Baseline | None:
+def baseline_of(overlay: Overlay) -> Baseline | None:
+    """What an overlay was made from, if it says so. Raises `DeployError`."""
     path = Path(overlay.metadata, "baseline.json")
-    looks.at(path)
+    reads.at(path)
     if not path.is_file():
         return None
     try:

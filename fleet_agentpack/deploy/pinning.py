@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from fleet_agentpack.deploy import lockfile
@@ -11,13 +11,15 @@ from fleet_agentpack.deploy.gitstore import GitStore, Upstream
 from fleet_agentpack.deploy.hashes import HashCache
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.indented_json import indented
-from fleet_agentpack.deploy.manifest import Manifest, Module, Source
+from fleet_agentpack.deploy.manifest import GitSource, Manifest, Module, Source
 from fleet_agentpack.deploy.modules import changed_checkout, local_upstream
 from fleet_agentpack.deploy.results import Fetched, Locked, Updated, UpdateStep
 from fleet_agentpack.deploy.snapshots import now_text
 from fleet_agentpack.deploy.transaction import Report, silent
 from fleet_agentpack.deploy.trees import TreeEntry, list_files, tree_hash
+from fleet_agentpack.deploy.upkeep_results import OutdatedRow
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.results import UNKNOWN
 
 
 class Pinning:
@@ -39,17 +41,20 @@ class Pinning:
         wanted = [module for module in manifest().modules if module.enabled and module.source.git]
         return not all(pinned and pinned.holds(module) for module in wanted)
 
-    def lock(self, manifest: Manifest, *, keep: bool = False) -> Locked:
+    def lock(
+        self, manifest: Manifest, *, keep: bool = False, moving: Collection[str] = ()
+    ) -> Locked:
         """Pin every enabled module to the current state of its source.
 
-        With `keep`, git modules that are pinned as the manifest wants them stay where they are.
+        With `keep`, git modules that are pinned as the manifest wants them stay where they are,
+        but for those that are `moving`.
         """
         kept = self._readable() if keep else None
         modules = sorted((m for m in manifest.modules if m.enabled), key=lambda module: module.id)
         pinned = []
         for number, module in enumerate(modules):
             self._report(number, len(modules), f"pinning {module.id}")
-            pinned.append(self._pinned(module, kept))
+            pinned.append(self._pinned(module, None if module.id in moving else kept))
         document = lockfile.Lockfile(generated_at=now_text(), modules=pinned)
         with io_errors(self.path, "write"):
             write_atomic(self.path, indented(document), durable=self._home.durable)
@@ -67,9 +72,18 @@ class Pinning:
             self._fetch(module, commit)
         return self._fetched(len(pinned))
 
-    def update(self, manifest: Manifest, *, lock: bool, fetch: bool, keep: bool) -> Updated:
+    def update(
+        self,
+        manifest: Manifest,
+        *,
+        lock: bool,
+        fetch: bool,
+        keep: bool,
+        moving: Collection[str] = (),
+    ) -> Updated:
         """Lock, then fetch, as far as each is wanted."""
-        steps = [UpdateStep(self.lock(manifest, keep=keep), "lock")] if lock else []
+        locked = self.lock(manifest, keep=keep, moving=moving) if lock else None
+        steps = [UpdateStep(locked, "lock")] if locked else []
         fetched = self.fetch() if fetch else self._fetched(0)
         if fetch:
             steps.append(UpdateStep(fetched, "fetch"))
@@ -78,6 +92,29 @@ class Pinning:
             lockfile=str(self.path),
             lockfile_posix=self.path.as_posix(),
             steps=steps,
+        )
+
+    def outdated(self, manifest: Manifest) -> list[OutdatedRow]:
+        """The git modules, with what each is pinned to and what its ref points to now."""
+        pinned = self._readable()
+        wanted = [module for module in manifest.modules if module.enabled and module.source.git]
+        found = []
+        for number, module in enumerate(wanted):
+            self._report(number, len(wanted), f"asking for {module.id}")
+            found.append(self._compared(module, pinned))
+        return found
+
+    def _compared(self, module: Module, known: lockfile.Lockfile | None) -> OutdatedRow:
+        source = module.source.git or GitSource("")
+        pin = known.pin(module) if known and known.holds(module) else None
+        commit = pin[1].commit if pin else None
+        try:
+            newest, problem = self._store.resolve(module, source), None
+        except DeployError as error:
+            newest, problem = None, error.message
+        moved = newest is not None and newest != commit
+        return OutdatedRow(
+            module.id, source.url, source.ref, commit, newest, moved, problem or UNKNOWN
         )
 
     def _fetch(self, pinned: lockfile.PinnedModule, commit: lockfile.PinnedCommit) -> Upstream:

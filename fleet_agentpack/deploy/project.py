@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.home import Home, git_text
 from fleet_agentpack.kit.project import FoundProject, why_no_project
 from fleet_agentpack.kit.project import find_project as find_place
@@ -47,7 +47,7 @@ def find_project(home: Home, remembered: Remembered[Project]) -> Project | None:
     start = Path(home.place.path)
     asked = _git_files(home, start)
     for path in (start, home.user, *asked):
-        looks.at(path)
+        reads.at(path)
     if _place(home).reason:  # it may have been moved away since
         return None
     return remembered.get(lambda: _find(home, start), *asked)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from fleet_agentpack.deploy.compare import Change, Plan
 from fleet_agentpack.deploy.consent import refuse_adoption
+from fleet_agentpack.deploy.event import undo_target
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX
 from fleet_agentpack.deploy.request import Request
-from fleet_agentpack.deploy.rollback import Rollback
+from fleet_agentpack.deploy.restoring import Restoration
 from fleet_agentpack.kit.approval import Group, Question, digest_of
 
 
@@ -53,26 +54,37 @@ def only_approved(request: Request, approved: str | None) -> Callable[[Plan], bo
     return confirm
 
 
-def about_rollback(rollback: Rollback) -> Question:
+def _named(back: Restoration) -> str:
+    if back.like is None:
+        return f"the state before snapshot {undo_target(back.to) or back.to}"
+    return f"snapshot {back.like.id} of {back.like.created_at[:19]} UTC"
+
+
+def about_rollback(rollback: Restoration) -> Question:
     """The question whether to go back to a snapshot; it always undoes something."""
     edited = {step.path for step in rollback.edited}
     files = [step for step in rollback.steps if not _is_manifest(step.path)]
     groups = [
-        ("Delete", [step.path for step in files if step.blob is None]),
+        ("Delete", rollback.deleted),
         ("Restore, though it was edited by hand", sorted(edited)),
-        ("Restore", [step.path for step in files if step.blob and step.path not in edited]),
+        ("Restore", [path for path in rollback.restored if path not in edited]),
     ]
     content = [
-        (step.target, step.op, step.path, step.before_sha256, step.blob and step.blob.sha256)
+        (
+            step.target,
+            step.op,
+            step.path,
+            step.before_sha256,
+            step.blob.sha256 if step.blob else step.link,
+        )
         for step in rollback.steps
     ]
     return Question(
-        f"Roll back to snapshot {rollback.to.id} of {rollback.to.created_at[:19]} UTC:"
-        f" {len(files)} files change.",
+        f"Roll back to {_named(rollback)}: {len(files)} files change.",
         [Group(title, names) for title, names in groups if names],
         "Go back to this snapshot",
         bool(rollback.steps),
-        digest_of(rollback.to.id, content),
+        digest_of(rollback.to, content),
     )
 
 

@@ -1,43 +1,102 @@
-"""What was written last: the managed files that a root's manifest, or else a snapshot, lists."""
+"""What was written last: the managed files of each root, as this home's own record has them.
+
+A root's manifest may have come with a checkout or a copy, so it decides nothing alone: it says
+whether the root has one, and vouches for a file that still is what a module of this pack was.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fleet_agentpack.deploy import looks
+import msgspec
+
+from fleet_agentpack.deploy import reads
+from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.indented_json import indented
-from fleet_agentpack.deploy.model import Output, Root
-from fleet_agentpack.deploy.snapshots import SnapshotStore
+from fleet_agentpack.deploy.model import Output, Root, read_file
+from fleet_agentpack.deploy.ownership import Entry, Held, Holder, Holding, Record
+from fleet_agentpack.deploy.pack import Pack, is_gone
 from fleet_agentpack.kit.paths import is_plain
 from fleet_agentpack.kit.stamps import Stamp, stamp
 
 SCHEMA_VERSION = 1
 
 
+class ManifestRow(msgspec.Struct, frozen=True):
+    """A managed file as a manifest lists it."""
+
+    path: str
+    sha256: str
+    module_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ManifestFile:
+    """What a root's own manifest lists, if it can be read."""
+
+    files: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)  # hash, modules
+    usable: bool = False
+    warnings: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class RootRecord:
-    """The managed files of one root, by path, with the hash that was written."""
+    """The managed files of one root, and whose the others are that are held there."""
 
     root: Root
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Entry] = field(default_factory=dict)
+    foreign: Mapping[str, Holder] = field(default_factory=dict)  # files of other packs
+    stray: Mapping[str, Held] = field(default_factory=dict)  # of packs whose repos are gone
     usable: bool = False  # whether the root's own manifest could be read
     warnings: tuple[str, ...] = ()
 
 
-KnownRecords = dict[str, tuple[Stamp, RootRecord]]  # manifests that were read, by path
+KnownManifests = dict[str, tuple[Stamp, ManifestFile]]  # manifests that were read, by path
 
 
 class Recorded:
     """The records of all selected roots."""
 
-    def __init__(self, records: Sequence[RootRecord]) -> None:
+    def __init__(
+        self, records: Sequence[RootRecord], packs: Mapping[str, str], remembered: KnownManifests
+    ) -> None:
         self.by_root = {record.root: record for record in records}
+        self._packs = packs
+        self._remembered = remembered
 
-    def sha256(self, root: Root, path: str) -> str | None:
-        """The hash that was last written at a path, None when the path is not managed."""
-        return self.by_root[root].files.get(path)
+    def place_of(self, pack: str) -> str:
+        """Where a pack was deployed from last, as far as that is known."""
+        return self._packs.get(pack) or pack.removeprefix("path:") or "the home's own repo"
+
+    def entry(self, root: Root, path: str) -> Entry | None:
+        """The entry of a path, None when the path is not managed."""
+        record = self.by_root[root]
+        entry = record.files.get(path)
+        if entry is None and path in record.stray:
+            return record.stray[path].entry
+        return entry
+
+    def vouches(self, output: Output, sha256: str) -> bool:
+        """Whether a manifest says that a file still is what a module of this pack was."""
+        listed = read_manifest(output.root, self._remembered).files.get(output.path)
+        return (
+            listed is not None
+            and listed[0] == sha256
+            and not set(listed[1]).isdisjoint(output.module_ids)
+        )
+
+    def modules_of(self, output: Output) -> tuple[str, ...]:
+        """The modules that a file was deployed from, as far as its manifest says."""
+        listed = read_manifest(output.root, self._remembered).files.get(output.path)
+        return listed[1] if listed else ()
+
+    def module_ids(self, root: Root) -> dict[str, tuple[str, ...]]:
+        """The modules of each file that a root's manifest lists."""
+        listed = read_manifest(root, self._remembered).files
+        return {path: ids for path, (_, ids) in listed.items()}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -51,105 +110,126 @@ class Recorded:
 
 
 def read_records(
-    roots: Iterable[Root], snapshots: SnapshotStore, remembered: KnownRecords
+    roots: Iterable[Root], record: Record, pack: Pack, remembered: KnownManifests
 ) -> Recorded:
-    """The managed files of each root: from its manifest, else from its last snapshot."""
-    found = [read_manifest(root, remembered) for root in roots]
-    lost = [record.root for record in found if not record.usable]
-    files = snapshots.last_files(lost) if lost else {}
-    return Recorded(
-        [
-            record
-            if record.usable
-            else RootRecord(record.root, files.get(record.root, {}), warnings=record.warnings)
-            for record in found
-        ]
-    )
+    """The managed files of each root."""
+    names = {holding.pack for holding in record.holdings}
+    own = {name for name in names if pack.is_called(name)}
+    records = [_root_record(root, record, own, remembered) for root in roots]
+    return Recorded(records, record.packs, remembered)
 
 
-def read_manifest(root: Root, remembered: KnownRecords) -> RootRecord:
+def _root_record(
+    root: Root, record: Record, own: Collection[str], remembered: KnownManifests
+) -> RootRecord:
+    files: Mapping[str, Entry] = {}
+    foreign: dict[str, Holder] = {}
+    stray: dict[str, Held] = {}
+    for holding in record.holdings:
+        if holding.pack not in own:
+            if not _overlaps(holding, root):
+                continue
+            if is_gone(holding.pack):
+                stray |= {p: Held(holding.holder, each) for p, each in holding.by_path.items()}
+            else:
+                foreign |= dict.fromkeys(holding.by_path, holding.holder)
+        elif (holding.target, holding.root) == root[:2]:
+            files = {**files, **holding.by_path} if files else holding.by_path
+    written = {each.manifest.sha256 for each in record.of_root(*root[:2]) if each.manifest}
+    if _is_as_written(root, written):
+        return RootRecord(root, files, foreign, stray, usable=True)
+    found = read_manifest(root, remembered)
+    return RootRecord(root, files, foreign, stray, found.usable, found.warnings)
+
+
+def _overlaps(holding: Holding, root: Root) -> bool:
+    one, other = holding.holder.path(""), root.path("")
+    return one.startswith(other) or other.startswith(one)
+
+
+def _is_as_written(root: Root, written: set[str]) -> bool:
+    """Whether the manifest is the very one that a deploy left, so that it need not be parsed."""
+    if not written:
+        return False
+    reads.at(root.manifest_path)
+    try:
+        return hashlib.sha256(read_file(root.manifest_path)).hexdigest() in written
+    except DeployError:
+        return False
+
+
+def read_manifest(root: Root, remembered: KnownManifests) -> ManifestFile:
     """A root's own manifest; an unusable one counts as missing, with a warning."""
     for path, legacy in ((root.manifest_path, False), (root.legacy_manifest_path, True)):
-        looks.at(path)
+        reads.at(path)
         seen = stamp(path)
         if seen is None:
             continue
         known = remembered.get(path)
-        if known is not None and known[0] == seen and known[1].root == root:
-            record = known[1]
+        if known is not None and known[0] == seen:
+            found = known[1]
         else:
-            record = _parse(root, path, legacy)
-            remembered[path] = (seen, record)
-        if not legacy or record.usable or record.warnings:
-            return record
-    return RootRecord(root)
+            found = _parse(root, path, legacy)
+            remembered[path] = (seen, found)
+        if not legacy or found.usable or found.warnings:
+            return found
+    return ManifestFile()
 
 
-def _parse(root: Root, path: str, legacy: bool) -> RootRecord:
+def _parse(root: Root, path: str, legacy: bool) -> ManifestFile:
     try:
         with open(path, "rb") as stream:
             document = json.loads(stream.read())
         version = document.get("schema_version", 0)
         tool = document.get("tool")
-        entries = {row["path"]: row["sha256"] for row in document["managed_files"]}
-        "".join(entries) + "".join(entries.values())  # raises TypeError unless all are text
+        entries = {row["path"]: _listed(row) for row in document["managed_files"]}
+        "".join(entries)  # raises TypeError unless all are text
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if legacy and not isinstance(error, OSError):
-            return RootRecord(root)
-        return _unusable(root, f"target manifest {path} cannot be parsed and is ignored")
+            return ManifestFile()
+        return _unusable(f"target manifest {path} cannot be parsed and is ignored")
     if version != SCHEMA_VERSION:
-        return _unusable(
-            root, f"target manifest {path} has an unsupported schema_version {version}"
-        )
+        return _unusable(f"target manifest {path} has an unsupported schema_version {version}")
     if tool != root.target:
         if legacy:
-            return RootRecord(root)
-        return _unusable(root, f"target manifest {path} belongs to {tool!r}, not {root.target}")
+            return ManifestFile()
+        return _unusable(f"target manifest {path} belongs to {tool!r}, not {root.target}")
     old_name = f"target manifest {path} has the old file name; the next deploy writes the new one"
     warnings = [old_name] if legacy else []
     files, prefix = {}, root.path("")
-    for relative, sha256 in entries.items():
+    for relative, listed in entries.items():
         if is_plain(relative):
-            files[prefix + relative] = sha256
+            files[prefix + relative] = listed
         else:
             warnings.append(
                 f"target manifest {path}: skipped the entry {relative!r}, not a safe path"
             )
-    return RootRecord(root, files, usable=True, warnings=tuple(warnings))
+    return ManifestFile(files, usable=True, warnings=tuple(warnings))
 
 
-def module_ids(root: Root) -> dict[str, tuple[str, ...]]:
-    """The modules of each managed file, as the root's manifest names them."""
-    for path in (root.manifest_path, root.legacy_manifest_path):
-        looks.at(path)
-        try:
-            with open(path, "rb") as stream:
-                rows = json.loads(stream.read())["managed_files"]
-            return {root.path(row["path"]): tuple(row.get("module_ids", ())) for row in rows}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            continue
-    return {}
+def _listed(row: dict[str, object]) -> tuple[str, tuple[str, ...]]:
+    ids, sha256 = row.get("module_ids") or (), row["sha256"]
+    if not isinstance(sha256, str) or not isinstance(ids, (list, tuple)):
+        raise TypeError("expected text and a list")
+    return sha256, tuple(map(str, ids))
 
 
-def _unusable(root: Root, warning: str) -> RootRecord:
-    return RootRecord(root, warnings=(f"{warning}; the next deploy repairs it",))
+def _unusable(warning: str) -> ManifestFile:
+    return ManifestFile(warnings=(f"{warning}; the next deploy repairs it",))
 
 
 def manifest_bytes(
     root: Root, outputs: Sequence[Output], snapshot_id: str, generated_at: str
 ) -> bytes:
     """A root's manifest for its outputs, which come sorted by path."""
+    start = len(root.path(""))
     document = {
         "schema_version": SCHEMA_VERSION,
         "generated_at": generated_at,
         "tool": root.target,
         "snapshot_id": snapshot_id,
         "managed_files": [
-            {
-                "path": output.relative,
-                "sha256": output.blob.sha256,
-                "module_ids": list(output.module_ids),
-            }
+            ManifestRow(output.path[start:], output.blob.sha256, output.module_ids)
             for output in outputs
         ],
     }

@@ -9,7 +9,7 @@ from fleet_agentpack.deploy.desired import Desired
 from fleet_agentpack.deploy.manifest import Manifest, Scope
 from fleet_agentpack.deploy.model import Blob
 from fleet_agentpack.deploy.project import Project
-from fleet_agentpack.deploy.recorded import KnownRecords
+from fleet_agentpack.deploy.recorded import KnownManifests
 from fleet_agentpack.deploy.trees import Tree, TreeReader
 from fleet_agentpack.kit.stamps import Remembered
 
@@ -40,7 +40,7 @@ class RepoCache:
     valid: dict[tuple[str, Scope], tuple[str, ...]] = field(default_factory=dict)
     verified: dict[str, tuple[str, Tree]] = field(default_factory=dict)  # against the lockfile
     desired: dict[str, KnownDesired] = field(default_factory=dict)  # by the request's target
-    records: KnownRecords = field(default_factory=dict)
+    manifests: KnownManifests = field(default_factory=dict)
     manifest: dict[str, Manifest] = field(default_factory=dict)  # by text
     project: Remembered[Project] = field(default_factory=Remembered)
 

@@ -139,6 +139,7 @@ class PlanData:
     applied: Maybe[bool] = UNKNOWN
     reason: Maybe[Reason] = UNKNOWN
     snapshot_id: Maybe[str] = UNKNOWN
+    undo_snapshot_id: Maybe[str] = UNKNOWN  # what a rollback takes to undo it
     changes: Sequence[ChangeRow]
     plan_id: str
     profile: str
@@ -263,6 +264,15 @@ class RollbackData:
 
 
 @dataclass(frozen=True)
+class UninstallData:
+    """An uninstall that was carried out, recorded as a snapshot of its own."""
+
+    event_snapshot_id: str
+    files_deleted: int
+    files_restored: int
+
+
+@dataclass(frozen=True)
 class RestoreRow:
     """One file that a rollback would restore or delete."""
 
@@ -284,8 +294,9 @@ class RollbackPreview:
 
 @dataclass(frozen=True)
 class SnapshotRow:
-    """A snapshot in the list of all."""
+    """A snapshot in the list of all; its bytes are what it added to the state."""
 
+    bytes: int
     changes: int
     created_at: str
     files: int
@@ -293,14 +304,26 @@ class SnapshotRow:
     kind: str
     rolled_back_to: str | None
     targets: Sequence[str]
+    undo_snapshot_id: Maybe[str] = UNKNOWN  # what a rollback takes to go to before it
 
 
 @dataclass(frozen=True)
 class SnapshotsData:
-    """The snapshots, newest first."""
+    """The snapshots, newest first, and the bytes of all there are."""
 
     parts: ClassVar[tuple[Part, ...]] = (Rows("snapshots"),)
     snapshots: Sequence[SnapshotRow]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class PruneData:
+    """Snapshots that were removed, or would be."""
+
+    bytes: int
+    snapshots: Sequence[str]
+    applied: bool = True
+    reason: Maybe[str] = UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -1,85 +1,42 @@
-"""A rollback as a batch: an apply whose desired files are those of an earlier snapshot.
+"""A rollback to a snapshot: the files are again as they were right after it.
 
-Each root goes back to what it held when that snapshot was made, whichever snapshot had written it.
-A file that an adopt had replaced since comes back. Roots of other projects are left alone.
+What the snapshot lists comes from its copies. Any other path that was changed since goes back to
+what it was before the first such change. Files of other packs and projects are left alone.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from fleet_agentpack.deploy.batch import Batch, Step
-from fleet_agentpack.deploy.disk import Reader
+from fleet_agentpack.deploy.disk import WayOutError
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.event import EventRow, first_rows, load_event
 from fleet_agentpack.deploy.hashes import hash_at, may_execute
-from fleet_agentpack.deploy.model import Blob, FileState, Output, Root
-from fleet_agentpack.deploy.recorded import manifest_bytes, read_manifest
+from fleet_agentpack.deploy.model import Blob, Output, Root
+from fleet_agentpack.deploy.ownership import Entry, Holder
+from fleet_agentpack.deploy.recorded import manifest_bytes
+from fleet_agentpack.deploy.restoring import (
+    Past,
+    Restoration,
+    RootReader,
+    is_exactly,
+    left_alone,
+)
 from fleet_agentpack.deploy.snapshots import (
     History,
     ManagedFile,
     Snapshot,
-    SnapshotChange,
-    SnapshotStore,
     now_text,
 )
-
-RootKey = tuple[str, str]  # target, directory
-
-
-@dataclass(frozen=True)
-class RootRollback:
-    """What it takes to bring one root back to a snapshot."""
-
-    steps: Sequence[Step]
-    managed: Sequence[ManagedFile]
-    edited: Sequence[Step]
-    manifest: SnapshotChange | None  # None when the root held nothing then
-    warnings: Sequence[str]
+from fleet_agentpack.deploy.undo import holder_of, relevant, state_before
+from fleet_agentpack.kit.disk import State
 
 
-@dataclass(frozen=True)
-class Rollback:
-    """What it takes to go back to a snapshot."""
-
-    to: Snapshot
-    roots: Sequence[RootRollback]
-    project_root: str | None
-
-    @property
-    def steps(self) -> list[Step]:
-        """Every file to restore or delete."""
-        return [step for root in self.roots for step in root.steps]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is left as it is, and why."""
-        return [warning for root in self.roots for warning in root.warnings]
-
-    @property
-    def edited(self) -> list[Step]:
-        """The steps that overwrite edits made by hand."""
-        return [step for root in self.roots for step in root.edited]
-
-    def batch(self, event_id: str) -> Batch:
-        """The transaction that carries it out."""
-        event = replace(
-            self.to,
-            kind="rollback",
-            id=event_id,
-            created_at=now_text(),
-            managed_files=tuple(file for root in self.roots for file in root.managed),
-            changes=tuple(root.manifest for root in self.roots if root.manifest),
-            rolled_back_to=self.to.id,
-        )
-        origin = {"project_root": self.project_root} if self.project_root else {}
-        return Batch(event, self.steps, (), origin)
-
-
-def choose(history: History, store: SnapshotStore, snapshot_id: str) -> Snapshot:
+def choose(past: Past, snapshot_id: str) -> Snapshot:
     """The snapshot to go back to. Raises `DeployError`, which lists those that can be chosen."""
+    history, store = past.history, past.store
     found = history.by_id.get(snapshot_id)
     if found is None:
         raise not_found(snapshot_id, history)
@@ -100,157 +57,193 @@ def not_found(snapshot_id: str, history: History) -> DeployError:
     return _refused("snapshot_not_found", problem, history)
 
 
-def prepare(history: History, store: SnapshotStore, to: Snapshot, reader: Reader) -> Rollback:
-    """Compare the disk with what it was at a snapshot. Raises `DeployError`; writes nothing."""
-    then, now = _root_states(history, to.id)
-    past = _Past(history, store, to, reader)
-    roots = [
-        past.compare(Root(*key, scan_extras=True), then.get(key), now.get(key))
-        for key in sorted({*then, *now})
-        if not past.is_foreign(then.get(key), now.get(key))
-    ]
-    return Rollback(to, roots, store.project_of(to.id))
+def prepare_rollback(past: Past, to: Snapshot) -> Restoration:
+    """Compare the disk with what it was after a snapshot. Raises `DeployError`; writes nothing."""
+    return _Rollback(past, to).prepared()
 
 
-def _root_states(
-    history: History, snapshot_id: str
-) -> tuple[dict[RootKey, str], dict[RootKey, str]]:
-    """Which snapshot last wrote each root: right after the given one, and now."""
-    now: dict[RootKey, str] = {}
-    at: dict[str, dict[RootKey, str]] = {}
-    for snapshot in history.snapshots:
-        keys = [(root.target, root.dir) for root in snapshot.roots]
-        if snapshot.kind == "rollback":
-            base = at.get(snapshot.rolled_back_to or "", {})
-            now |= {key: base[key] for key in keys if key in base}
-            for root in snapshot.emptied:
-                now.pop((root.target, root.dir), None)
-        else:
-            now |= dict.fromkeys(keys, snapshot.id)
-        at[snapshot.id] = dict(now)
-    return at[snapshot_id], now
-
-
-@dataclass(frozen=True)
-class _Past:
-    """What the snapshots tell about the time of one of them."""
-
-    history: History
-    store: SnapshotStore
-    to: Snapshot
-    reader: Reader
-
-    def is_foreign(self, then: str | None, now: str | None) -> bool:
-        """Whether a root belongs to another project, and the snapshot did not write it."""
-        if then == self.to.id:
-            return False
-        ours, theirs = self.store.project_of(self.to.id), self.store.project_of(now or then or "")
-        return ours is not None and theirs is not None and ours != theirs
-
-    def compare(self, root: Root, then: str | None, now: str | None) -> RootRollback:
-        """A root as it is now against how the snapshot `then` left it; `now` wrote it last."""
-        by_id = self.history.by_id
-        files = by_id[then].files_of(root.target, root.dir) if then else []
-        managed = _managed_now(root, by_id[now] if now else None)
-        known: dict[str, bool] = {}
-        steps: list[Step] = []
-        warnings: list[str] = []
-        left: set[str] = set()
-        for file in files:
-            before = _look(self.reader, root, file.path, known)
-            step = self._restored(then or "", file, before)
-            if step is None:
-                continue
-            if before is not None and file.path not in managed:
-                left.add(file.path)
-                warnings.append(
-                    f"{file.path} is not managed by agentpack and was left alone; move it away and"
-                    " roll back again to restore the deployed file"
-                )
-            else:
-                steps.append(step)
-        later, wanted = self.history.since(self.to.id), {file.path for file in files}
-        for path in managed:
-            before = _look(self.reader, root, path, known) if path not in wanted else None
-            if before is None:
-                continue
-            backup = _replaced_by_adopt(root, path, later)
-            if backup is not None and not os.path.isfile(backup):
-                warnings.append(f"the original {path} cannot be restored: {backup} is missing")
-                backup = None
-            steps.append(_given_back(root, path, before.sha256, backup))
-        kept = [file for file in files if file.path not in left]
-        return RootRollback(
-            [*steps, *self._manifest_step(root, then, kept, whole=not left)],
-            kept,
-            [step for step in steps if _overwrites_edit(step, managed)],
-            SnapshotChange(root.target, "rollback_restore", root.manifest_path) if then else None,
-            warnings,
+class _Rollback:
+    def __init__(self, past: Past, to: Snapshot) -> None:
+        self._store = past.store
+        self._to = to
+        self._chosen = chosen = load_event(past.store, to)
+        self._since = past.history.since(to.id)
+        later = [load_event(past.store, each) for each in self._since]
+        self._first = first_rows(relevant(later, chosen))
+        self._record = past.ownership.record
+        self._roots = RootReader(past.reader)
+        self._back = Restoration(
+            past.home, past.ownership, "rollback", chosen.pack, chosen.project, to.id, like=to
         )
+        self._left: set[Holder] = set()  # whose files could not all be restored
 
-    def _restored(self, then: str, file: ManagedFile, before: FileState | None) -> Step | None:
-        """The step that restores a file, None when it is already right."""
-        blob = self._stored(then, file)
-        executable = blob is not None and blob.executable
-        if before and before.sha256 == file.sha256 and (before.executable or not executable):
+    def prepared(self) -> Restoration:
+        listed = {file.path for file in self._to.managed_files}
+        for file in self._to.managed_files:
+            holder = self._holder(file)
+            if holder is not None:
+                self._back.roots[holder] = None
+                with self._guarded(holder):
+                    self._restore_listed(holder, file)
+        for path, row in self._first.items():
+            holder = holder_of(self._record, row)
+            self._back.roots[holder] = None
+            if path not in listed and not row.is_manifest:
+                with self._guarded(holder):
+                    self._restore_other(holder, row)
+        for holder in list(self._back.roots):
+            with self._guarded(holder):
+                self._restore_manifest(holder)
+        self._back.warnings = list(dict.fromkeys(self._back.warnings))
+        return self._back
+
+    @contextmanager
+    def _guarded(self, holder: Holder) -> Iterator[None]:
+        try:
+            yield
+        except WayOutError as error:
+            self._left.add(holder)
+            self._back.warnings.append(left_alone(error))
+
+    def _holder(self, file: ManagedFile) -> Holder | None:
+        root = self._to.root_of(file.target, file.path)
+        if root is None:
             return None
-        if blob is None:
-            raise _lost(then, file.path)
-        sha256 = before.sha256 if before else None
-        return Step(file.target, "rollback_restore", file.path, sha256, blob)
+        scopes = {(target, place): scope for target, place, scope in self._chosen.roots}
+        holder = Holder(self._chosen.pack, file.target, root, scopes.get((file.target, root), ""))
+        if self._chosen.is_ours or holder in self._record.by_holder:
+            return holder
+        known = [each.holder for each in self._record.of_root(file.target, root)]
+        return known[0] if len(known) == 1 else holder
 
-    def _stored(self, snapshot_id: str, file: ManagedFile) -> Blob | None:
-        """A file as it was at a snapshot: its copy there, or the backup made when it was replaced.
+    def _restore_listed(self, holder: Holder, file: ManagedFile) -> None:
+        """A file of the snapshot; one that is not ours by now is left alone, and named."""
+        found, held = self._roots.at(holder, file.path), self._entry(holder, file.path)
+        blob = self._stored(file)
+        executable = blob is not None and blob.executable
+        right = found is not None and found.sha256 == file.sha256 and found.link is None
+        if right and found is not None and (may_execute(found.mode) or not executable):
+            self._put(holder, file, held)
+            return
+        if blob is None:
+            raise _lost(self._to.id, file.path)
+        if found is not None and held is None:
+            self._left.add(holder)
+            self._back.warnings.append(
+                f"{file.path} is not managed by agentpack and was left alone; move it away and"
+                " roll back again to restore the deployed file"
+            )
+            return
+        mode = self._chosen.modes.get(file.path, 0o755 if blob.executable else 0o644)
+        wanted = State("file", file.sha256, mode, exact=False)
+        step = self._back.restore(holder, file.path, found, wanted, source=blob.path, held=held)
+        if found is not None and held is not None and not _is_as_written(found, held):
+            self._back.edited.append(step)
+        self._put(holder, file, held)
+
+    def _put(self, holder: Holder, file: ManagedFile, held: Entry | None) -> None:
+        row = self._first.get(file.path)
+        entry = held or (row.held if row else None) or Entry(file.sha256, self._to.id)
+        self._back.entries.append((holder, file.path, entry._replace(sha256=file.sha256)))
+
+    def _restore_other(self, holder: Holder, row: EventRow) -> None:
+        """A path that the snapshot does not list and that was changed since."""
+        found, held = self._roots.at(holder, row.path), self._entry(holder, row.path)
+        wanted, source = state_before(row, held)
+        if is_exactly(found, wanted):
+            self._back.entries.append((holder, row.path, row.held))
+            return
+        if held is None and found is not None:
+            return  # whatever it is, it is not ours
+        if wanted is not None and wanted.link is None and not self._has(wanted, source):
+            self._back.warnings.append(
+                f"the original {row.path} cannot be restored: its copy is missing"
+            )
+            wanted = None
+        step = self._back.restore(holder, row.path, found, wanted, source=source, held=held)
+        if found is not None and held is not None and not _is_as_written(found, held):
+            self._back.edited.append(step)
+        self._back.entries.append((holder, row.path, row.held))
+
+    def _has(self, wanted: State, source: str) -> bool:
+        place = source or self._back.ownership.sources.get(wanted.sha256, "")
+        return os.path.isfile(place or f"{self._back.home.contents}/{wanted.sha256}")
+
+    def _restore_manifest(self, holder: Holder) -> None:
+        root = Root(holder.target, holder.root, True)
+        path = root.manifest_path
+        found = self._roots.at(holder, path)
+        row = self._first.get(path)
+        held = self._manifest(holder)
+        blob = None if holder in self._left else self._manifest_then(holder, path, row)
+        if blob is None and (row is None or row.before is not None or holder in self._left):
+            blob = Blob.of(_manifest_of(root, self._to, self._files_of(holder)))
+        if blob is None:
+            if found is not None and row is not None and row.is_known:
+                self._back.restore(holder, path, found, None, held=held, is_manifest=True)
+                self._back.manifests.append((holder, row.held))
+            return
+        since = held or Entry("", self._to.id)
+        self._back.manifests.append((holder, since._replace(sha256=blob.sha256)))
+        if found is None or found.sha256 != blob.sha256:
+            step = self._back.restore(
+                holder,
+                path,
+                found,
+                State("file", blob.sha256, 0o644, exact=False),
+                held=held,
+                is_manifest=True,
+            )
+            self._back.steps[-1] = step._replace(blob=blob)
+
+    def _manifest_then(self, holder: Holder, path: str, row: EventRow | None) -> Blob | None:
+        """The manifest as it was: the snapshot's own copy, or the one that was replaced since."""
+        change = self._to.change_of(holder.target, path)
+        if change is not None and change.after_sha256:
+            found = self._stored(ManagedFile(holder.target, path, change.after_sha256))
+            if found is not None:
+                return found
+        if row is not None and row.before is not None and os.path.isfile(row.source):
+            return Blob(row.before.sha256, False, row.source)
+        return None
+
+    def _files_of(self, holder: Holder) -> list[tuple[str, str]]:
+        after = self._back.record("", (), ()).by_holder.get(holder)
+        entries = after.by_path.items() if after else ()
+        return sorted((path, entry.sha256) for path, entry in entries)
+
+    def _entry(self, holder: Holder, path: str) -> Entry | None:
+        holding = self._record.by_holder.get(holder)
+        return holding.by_path.get(path) if holding else None
+
+    def _manifest(self, holder: Holder) -> Entry | None:
+        holding = self._record.by_holder.get(holder)
+        return holding.manifest if holding else None
+
+    def _stored(self, file: ManagedFile) -> Blob | None:
+        """A file as it was at the snapshot: its copy there, or a backup from when it was replaced.
 
         The first versions of agentpack kept no copies, only backups.
         """
-        for place in self._copies(snapshot_id, file):
+        for place in self._copies(file):
             if os.path.isfile(place) and hash_at(place) == file.sha256:
-                return Blob(file.sha256, may_execute(os.stat(place).st_mode), place)
+                executable = self._chosen.modes.get(file.path, 0) & 0o100 != 0
+                if not self._chosen.is_ours:
+                    executable = may_execute(os.stat(place).st_mode)
+                return Blob(file.sha256, executable, place)
         return None
 
-    def _copies(self, snapshot_id: str, file: ManagedFile) -> Iterator[str]:
-        yield str(self.store.state_file(snapshot_id, file.target, file.path))
-        for later in self.history.since(snapshot_id):
+    def _copies(self, file: ManagedFile) -> Iterator[str]:
+        yield str(self._store.state_file(self._to.id, file.target, file.path))
+        yield f"{self._back.home.contents}/{file.sha256}"
+        for later in self._since:
             change = later.change_of(file.target, file.path)
             if change is not None and change.backup_path is not None:
                 yield change.backup_path
 
-    def _manifest_step(
-        self, root: Root, then: str | None, files: Sequence[ManagedFile], *, whole: bool
-    ) -> Iterator[Step]:
-        """The step for the root's manifest, if any; it is not whole when files were left alone."""
-        path = root.manifest_path
-        try:
-            before = hash_at(path) if os.path.lexists(path) else None
-        except DeployError:
-            before = None
-        if then is None:
-            if before is not None:
-                yield Step(root.target, "rollback_delete", path, before, None)
-            return
-        change = self.history.by_id[then].change_of(root.target, path)
-        written = ManagedFile(root.target, path, (change and change.after_sha256) or "")
-        blob = self._stored(then, written) if whole else None
-        blob = blob or Blob.of(_manifest_of(root, then, files))
-        if blob.sha256 != before:
-            yield Step(root.target, "rollback_restore", path, before, blob)
 
-
-def _look(reader: Reader, root: Root, path: str, known: dict[str, bool]) -> FileState | None:
-    exists = reader.directory(root, path.rpartition("/")[0] or "/", known)
-    return reader.state(path) if exists else None
-
-
-def _overwrites_edit(step: Step, managed: Mapping[str, str]) -> bool:
-    return step.path in managed and step.before_sha256 not in (None, managed[step.path])
-
-
-def _managed_now(root: Root, snapshot: Snapshot | None) -> Mapping[str, str]:
-    record = read_manifest(root, {})
-    if record.usable or snapshot is None:
-        return record.files
-    return {file.path: file.sha256 for file in snapshot.files_of(root.target, root.dir)}
+def _is_as_written(found: State, held: Entry) -> bool:
+    return found.link is None and found.sha256 == held.sha256
 
 
 def _lost(snapshot_id: str, path: str) -> DeployError:
@@ -259,37 +252,10 @@ def _lost(snapshot_id: str, path: str) -> DeployError:
     return DeployError.because("snapshot_corrupt", message, next_actions=actions, path=path)
 
 
-def _given_back(root: Root, path: str, before: str, backup: str | None) -> Step:
-    """Delete a file that was not managed then, or restore what an adopt had replaced."""
-    if backup is None:
-        return Step(root.target, "rollback_delete", path, before, None)
-    blob = Blob(hash_at(backup), False, backup)
-    mode = stat.S_IMODE(os.stat(backup).st_mode)
-    return Step(root.target, "rollback_restore", path, before, blob, mode)
-
-
-def _replaced_by_adopt(root: Root, path: str, later: Sequence[Snapshot]) -> str | None:
-    """The file that a path held when it last became managed after a snapshot, if there was one."""
-    backup, managed = None, False
-    for snapshot in later:
-        listed = (root.target, path) in snapshot.managed
-        if listed and not managed:
-            change = snapshot.change_of(root.target, path)
-            replaced = change is not None and change.op in ("update", "rollback_restore")
-            backup = change.backup_path if change and replaced else None
-            managed = True
-        elif not listed and (root.target, root.dir) in snapshot.root_keys:
-            backup, managed = None, False
-    return backup
-
-
-def _manifest_of(root: Root, snapshot_id: str, files: Sequence[ManagedFile]) -> bytes:
+def _manifest_of(root: Root, to: Snapshot, files: Sequence[tuple[str, str]]) -> bytes:
     """A manifest for files whose modules are no longer known."""
-    outputs = [
-        Output(root, file.path, Blob(file.sha256, False, ""), ())
-        for file in sorted(files, key=lambda file: file.path)
-    ]
-    return manifest_bytes(root, outputs, snapshot_id, now_text())
+    outputs = [Output(root, path, Blob(sha256, False, ""), ()) for path, sha256 in files]
+    return manifest_bytes(root, outputs, to.id, now_text())
 
 
 def _refused(reason: str, problem: str, history: History) -> DeployError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.transaction import pending
@@ -30,11 +30,11 @@ def locked(home: Home, timeout_s: float) -> Iterator[None]:
 
 def unfinished(home: Home) -> list[str]:
     """A warning while a transaction is running or was interrupted."""
-    looks.at(home.journal)
+    reads.at(home.journal)
     try:
         if not home.journal.exists():
             return []
-        looks.beyond_files()  # who holds the lock is in no file
+        reads.beyond_files()  # who holds the lock is in no file
         found = pending(home)
     except DeployError as error:
         return [error.message]

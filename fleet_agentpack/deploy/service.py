@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from fleet_agentpack.deploy import apply, doctor, results, rollback
+from msgspec import to_builtins
+
+from fleet_agentpack.deploy import apply, results
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, plan
 from fleet_agentpack.deploy.consent import foretold, mass_delete, refuse
 from fleet_agentpack.deploy.disk import Disk, Reader
 from fleet_agentpack.deploy.errors import DeployError, naming
+from fleet_agentpack.deploy.event import UNDO_PREFIX
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home, machine_id
+from fleet_agentpack.deploy.model import read_file
 from fleet_agentpack.deploy.orphans import left_behind
+from fleet_agentpack.deploy.ownership import FILE_NAME as RECORD
+from fleet_agentpack.deploy.ownership import RecordFile
 from fleet_agentpack.deploy.plan_memory import PlanMemory
-from fleet_agentpack.deploy.questions import about_apply, about_rollback, only_approved
+from fleet_agentpack.deploy.questions import about_apply, only_approved
 from fleet_agentpack.deploy.repo_cache import RepoCache
+from fleet_agentpack.deploy.repo_write import finish_writing, half_written
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
-from fleet_agentpack.deploy.rollback import Rollback
 from fleet_agentpack.deploy.running import locked, unfinished
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.status import status_data
 from fleet_agentpack.deploy.survey import Survey
+from fleet_agentpack.deploy.takeover import OwnershipReader
 from fleet_agentpack.deploy.text_diff import LONGEST_TEXT, text_diffs, unified
 from fleet_agentpack.deploy.transaction import Report, Transaction, silent
 from fleet_agentpack.deploy.trees import TreeReader
-from fleet_agentpack.deploy.upkeep import Upkeep
 from fleet_agentpack.deploy.workspace import Workspace, extras
 from fleet_agentpack.kit.approval import Question
 from fleet_agentpack.kit.collector import paused_collector
 from fleet_agentpack.settings import Settings
 
 if TYPE_CHECKING:
+    from fleet_agentpack.deploy.importing.importer import Importer
+    from fleet_agentpack.deploy.keeping.keeper import Keeper
+    from fleet_agentpack.deploy.overlay_work import OverlayWork
     from fleet_agentpack.deploy.unchanged import Unchanged
+    from fleet_agentpack.deploy.upkeep import Upkeep
+    from fleet_agentpack.deploy.upkeep_results import Explanation
+    from fleet_agentpack.deploy.ways_back import WaysBack
 
 T = TypeVar("T")
 LOCK_TIMEOUT_S = 10.0
@@ -60,11 +74,53 @@ class DeployService:
         self._disk = disk or (lambda hashes: Disk(hashes, durable=home.durable))
         self._lock_timeout_s = lock_timeout_s
         self._snapshots = SnapshotStore(home)
+        self._ownership = OwnershipReader(RecordFile(home.ownership / RECORD), self._snapshots)
         self._caches: dict[str, RepoCache] = {}
         self._shown = PlanMemory()
-        self.upkeep = Upkeep(home, self._cache)
         self._turn = threading.RLock()
         self._unchanged = unchanged
+
+    # Made on first use: most sessions never ask for them.
+
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        """Looks after the config repo."""
+        from fleet_agentpack.deploy.upkeep import Upkeep
+
+        return Upkeep(self._home, self._cache)
+
+    @cached_property
+    def back(self) -> WaysBack:
+        """Undoes what was deployed."""
+        from fleet_agentpack.deploy.ways_back import WaysBack
+
+        return WaysBack(
+            self._home, self._snapshots, self._ownership, self._writing, self._lock_timeout_s
+        )
+
+    @cached_property
+    def importer(self) -> Importer:
+        """Brings what the tools already have into a pack."""
+        from fleet_agentpack.deploy.importing.importer import Importer
+
+        plan = self.plan
+        return Importer(
+            self._home, self._cache, self._workspace, lambda asked: plan(asked).data.summary
+        )
+
+    @cached_property
+    def keeper(self) -> Keeper:
+        """Takes edits back into the pack."""
+        from fleet_agentpack.deploy.keeping.keeper import Keeper
+
+        return Keeper(self._home, self._cache, self._propose, self._deployed_content, self._follow)
+
+    @cached_property
+    def overlays(self) -> OverlayWork:
+        """Lists, makes and rebases overlays."""
+        from fleet_agentpack.deploy.overlay_work import OverlayWork
+
+        return OverlayWork(self._home, self._cache, self._workspace)
 
     # Commands that only read.
 
@@ -95,32 +151,27 @@ class DeployService:
 
     def doctor(self, request: Request, *, fix: bool = False) -> Envelope[results.DoctorData]:
         """Whether the roots can be used; with `fix`, make git ignore the manifests."""
+        from fleet_agentpack.deploy import doctor
+        from fleet_agentpack.deploy.snapshot_list import pruning_advice
+
         name = "doctor --fix" if fix else "doctor"
         with naming(name), self._cache(request) as cache:
-            workspace = Workspace(self._home, request, cache, self._snapshots)
+            workspace = self._workspace(request, cache)
             data, warnings = doctor.examine(workspace, fix=fix)
-            return Envelope.of(name, data, [*warnings, *unfinished(self._home)])
+            advice = pruning_advice(self._snapshots)
+            return Envelope.of(name, data, [*warnings, *advice, *unfinished(self._home)])
 
-    def snapshots(self) -> Envelope[results.SnapshotsData]:
-        """All snapshots, newest first."""
+    def snapshots(self, limit: int | None = None) -> Envelope[results.SnapshotsData]:
+        """The snapshots, newest first, with their sizes."""
+        from fleet_agentpack.deploy.snapshot_list import listed
+
         with naming("snapshots"):
-            history = self._snapshots.history()
-            rows = [
-                results.SnapshotRow(
-                    sum(not change.is_manifest for change in snapshot.changes),
-                    snapshot.created_at,
-                    len(snapshot.managed_files),
-                    snapshot.id,
-                    snapshot.kind,
-                    snapshot.rolled_back_to,
-                    snapshot.targets,
-                )
-                for snapshot in reversed(history.snapshots)
-            ]
-            return Envelope.of("snapshots", results.SnapshotsData(rows), history.warnings)
+            return Envelope.of("snapshots", *listed(self._snapshots, limit))
 
     def snapshot(self, snapshot_id: str) -> Envelope[results.SnapshotData]:
         """One snapshot with its files and changes."""
+        from fleet_agentpack.deploy import rollback
+
         with naming("snapshots"):
             if snapshot_id not in self._snapshots.ids():
                 raise rollback.not_found(snapshot_id, self._snapshots.history())
@@ -128,15 +179,7 @@ class DeployService:
                 found = self._snapshots.load(snapshot_id)
             except ValueError as error:
                 raise DeployError.because("snapshot_corrupt", str(error)) from error
-            return Envelope.of("snapshots", results.SnapshotData(found.document()))
-
-    def preview_rollback(self, to: str) -> Envelope[results.RollbackPreview]:
-        """What a rollback would change."""
-        prepared = self._would_roll_back(to)
-        steps = prepared.steps
-        rows = [results.RestoreRow(step.op, step.path, step.path, step.target) for step in steps]
-        data = results.RollbackPreview(changes=rows, rolled_back_to=to)
-        return Envelope.of("rollback", data, prepared.warnings)
+            return Envelope.of("snapshots", results.SnapshotData(to_builtins(found.document())))
 
     def question(self, request: Request) -> Question:
         """What a person is asked before a deploy. Raises what would refuse it anyway."""
@@ -144,10 +187,6 @@ class DeployService:
             found = self._proposal(request)
             mass = mass_delete(found)
             return about_apply(request, found.plan, mass.text if mass else "")
-
-    def rollback_question(self, to: str) -> Question:
-        """What a person is asked before a rollback."""
-        return about_rollback(self._would_roll_back(to))
 
     # Commands that write.
 
@@ -159,6 +198,7 @@ class DeployService:
         asked = replace(request, allow_mass_delete=approved is not None)
         return self.deploy(asked, report, only_approved(request, approved))
 
+    @paused_collector()
     def deploy(
         self, request: Request, report: Report = silent, confirm: Confirm | None = None
     ) -> Envelope[PlanData]:
@@ -170,6 +210,7 @@ class DeployService:
                 found = self._propose(request, cache, disk)
                 self._shown.show(request.session, found.data)
                 return _dry_run(found)
+            finish_writing(self._home, self._home.repo(request.repo), self._lock_timeout_s)
             recovered = self._recover_pending(disk, report)
             seen = self._snapshots.ids()[-1:]
             found = self._propose(request, cache, disk, recovered)
@@ -190,30 +231,8 @@ class DeployService:
     def rollback(
         self, to: str, report: Report = silent, approved: str | None = None
     ) -> Envelope[results.RollbackData]:
-        """Go back to a snapshot; recorded as an event of its own.
-
-        Raises `PlanChangedError` if it is not, or no longer, the approved one.
-        """
-        with naming("rollback"), self._cache(Request()) as cache:
-            disk = self._disk(cache.reader.hashes)
-            # A refused call writes nothing, not even the lock file: refuse before locking.
-            rollback.choose(self._snapshots.history(), self._snapshots, to)
-            with locked(self._home, self._lock_timeout_s):
-                recovered = Transaction(self._home, disk, report).recover()
-                history = self._snapshots.history()
-                chosen = rollback.choose(history, self._snapshots, to)
-                prepared = rollback.prepare(history, self._snapshots, chosen, disk)
-                if approved is not None:
-                    about_rollback(prepared).check(approved)
-                event_id = self._snapshots.new_id()
-                Transaction(self._home, disk, report).run(prepared.batch(event_id))
-            warnings = [
-                *recovered,
-                *history.warnings,
-                *prepared.warnings,
-                *apply.edit_warnings(self._snapshots, event_id, prepared.edited),
-            ]
-            return Envelope.of("rollback", results.RollbackData(event_id, to), warnings)
+        """Go back to a snapshot, or to before one; recorded as an event of its own."""
+        return self.back.rollback(to, report, approved)
 
     def close(self) -> None:
         """Let go of what only a server keeps, unless a call still uses it."""
@@ -258,11 +277,12 @@ class DeployService:
         """The differences of a plan as text, one by one."""
         return text_diffs(self._home, found.changes)
 
-    def _would_roll_back(self, to: str) -> Rollback:
-        with naming("rollback"), self._cache(Request()) as cache:
-            history, reader = self._snapshots.history(), Reader(cache.reader.hashes)
-            chosen = rollback.choose(history, self._snapshots, to)
-            return rollback.prepare(history, self._snapshots, chosen, reader)
+    def explain(self, request: Request, path: str) -> Envelope[Explanation]:
+        """Which module and layer each line of a deployed file comes from."""
+        from fleet_agentpack.deploy.explaining import explain
+
+        with naming("explain"):
+            return Envelope.of("explain", explain(self._proposal(request), path))
 
     @paused_collector()
     def _proposal(self, request: Request) -> Proposal:
@@ -278,16 +298,41 @@ class DeployService:
         warnings = (*found.plan.warnings, *foretold(found))
         return replace(found, plan=replace(found.plan, warnings=warnings))
 
+    def _deployed_content(self, sha256: str) -> bytes | None:
+        """What was deployed once, by its hash."""
+        kept = self._ownership.now().sources.get(sha256)
+        for path in (f"{self._home.contents}/{sha256}", *([kept] if kept else [])):
+            if os.path.isfile(path):
+                return read_file(path)
+        return None
+
+    def _follow(self, request: Request, kept: Collection[str]) -> list[str]:
+        """Deploy what follows from edits that the pack has now; the files that it changed.
+
+        A kept file may be written without a further word: the edit is part of what is written.
+        """
+
+        def only_kept(found: Plan) -> bool:
+            return all(change.path in kept for change in (*found.edited, *found.adopted))
+
+        asked = replace(request, adopt=True, dry_run=False)
+        answer = self.deploy(asked, confirm=only_kept)
+        return [row.path for row in answer.data.changes] if answer.data.applied else []
+
+    def _workspace(self, request: Request, cache: RepoCache) -> Workspace:
+        return Workspace(self._home, request, cache, self._ownership.now())
+
     def _survey(
         self, request: Request, cache: RepoCache, reader: Reader
     ) -> tuple[Workspace, Survey]:
-        workspace = Workspace(self._home, request, cache, self._snapshots)
+        workspace = self._workspace(request, cache)
         survey = workspace.survey(reader)
         cache.reader.hashes.save(lambda: cache.reader.paths | reader.looked_at)
         warnings = [
             *survey.warnings,
             *left_behind(workspace, workspace.places()),
             *unfinished(self._home),
+            *half_written(workspace.repo),
         ]
         return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
 
@@ -296,17 +341,25 @@ class DeployService:
         transaction.recover()  # nothing is pending; this only removes abandoned staged files
         snapshot_id = self._snapshots.new_id()
         transaction.run(apply.batch_of(found, snapshot_id))
-        for change in found.plan.deletes:
-            disk.remove_emptied(change.root, change.path)
         kept = apply.edit_warnings(self._snapshots, snapshot_id, found.plan.edited)
-        data = replace(found.data, applied=True, snapshot_id=snapshot_id)
+        undo_id = f"{UNDO_PREFIX}{snapshot_id}"
+        data = replace(found.data, applied=True, snapshot_id=snapshot_id, undo_snapshot_id=undo_id)
         return Envelope.of("deploy --apply", data, [*found.plan.warnings, *kept])
 
     def _recover_pending(self, disk: Disk, report: Report) -> list[str]:
-        if not self._home.journal.exists():
-            return []
-        with locked(self._home, self._lock_timeout_s):
-            return Transaction(self._home, disk, report).recover()
+        transaction = Transaction(self._home, disk, report)
+        if self._home.journal.exists():
+            with locked(self._home, self._lock_timeout_s):
+                return transaction.recover()
+        if self._home.staging.exists():  # of somebody who is at work, or was killed at the end
+            with suppress(DeployError), locked(self._home, 0):
+                return transaction.recover()
+        return []
+
+    @contextmanager
+    def _writing(self) -> Iterator[Disk]:
+        with self._cache(Request()) as cache:
+            yield self._disk(cache.reader.hashes)
 
     @contextmanager
     def _cache(self, request: Request) -> Iterator[RepoCache]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -13,16 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from fleet_agentpack.deploy import looks
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, copy_name, names_in, owner
 from fleet_agentpack.kit.stamps import Remembered
 
-ORIGIN_FILE = "origin.json"  # inside <id>/: the project and the roots of a snapshot; ours alone
+ORIGIN_FILE = "origin.json"  # inside <id>/: written by our own earlier versions
 
 
-@dataclass(frozen=True)
-class ManagedFile:
+class ManagedFile(msgspec.Struct, frozen=True, gc=False):
     """A file that a snapshot wrote."""
 
     target: str
@@ -30,8 +28,7 @@ class ManagedFile:
     sha256: str
 
 
-@dataclass(frozen=True)
-class SnapshotChange:
+class SnapshotChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One write or removal of a snapshot; writes of manifests are among them."""
 
     target: str
@@ -67,7 +64,7 @@ class Snapshot:
         """The roots whose manifests this record wrote."""
         return self._roots(removed=False)
 
-    @property
+    @cached_property
     def emptied(self) -> tuple[Root, ...]:
         """The roots whose manifests this record removed."""
         return self._roots(removed=True)
@@ -96,19 +93,22 @@ class Snapshot:
                 found.setdefault((root.target, root.dir), []).append(file)
         return found
 
+    def root_of(self, target: str, path: str) -> str | None:
+        """The directory of the root that a path of this record belongs to."""
+        found = owner((*self.roots, *self.emptied), target, path)
+        return found.dir if found else None
+
+    def hash_of(self, target: str, path: str) -> str | None:
+        """The hash of a file that this record lists."""
+        return self._hashes.get((target, path))
+
     @cached_property
-    def root_keys(self) -> frozenset[tuple[str, str]]:
-        """Every root that this record wrote or emptied, as target and directory."""
-        return frozenset((root.target, root.dir) for root in (*self.roots, *self.emptied))
+    def _hashes(self) -> dict[tuple[str, str], str]:
+        return {(file.target, file.path): file.sha256 for file in self.managed_files}
 
     def change_of(self, target: str, path: str) -> SnapshotChange | None:
         """What this record did to a path."""
         return self._changes_by_path.get((target, path))
-
-    @cached_property
-    def managed(self) -> frozenset[tuple[str, str]]:
-        """The managed files, each as target and path."""
-        return frozenset((file.target, file.path) for file in self.managed_files)
 
     @cached_property
     def _changes_by_path(self) -> dict[tuple[str, str], SnapshotChange]:
@@ -116,17 +116,14 @@ class Snapshot:
 
     def document(self) -> dict[str, object]:
         """The record as it is stored."""
-        managed = [vars(file) for file in self.managed_files]
+        managed = self.managed_files
         return {
             "kind": self.kind,
             "id": self.id,
             "created_at": self.created_at,
             "targets": list(self.targets),
             **({"managed_files": managed} if managed else {}),
-            "changes": [
-                {name: value for name, value in vars(change).items() if value is not None}
-                for change in self.changes
-            ],
+            "changes": self.changes,
             **({"rolled_back_to": self.rolled_back_to} if self.rolled_back_to else {}),
             "lockfile_sha256": self.lockfile_sha256,
             "backup_root": self.backup_root,
@@ -156,21 +153,12 @@ class History:
         return list(self.snapshots[place + 1 :])
 
 
-@dataclass(frozen=True)
-class _Origin:
-    """What agentpack itself does not record: where a snapshot was made, and for which roots."""
-
-    project_root: str | None = None
-    roots: tuple[tuple[str, str], ...] | None = None  # target, directory
-
-
 @dataclass
 class SnapshotStore:
     """The snapshots of an agentpack home."""
 
     home: Home
     _last: Remembered[Snapshot] = field(default_factory=Remembered)  # records can be large
-    _roots: dict[str, tuple[Root, ...]] = field(default_factory=dict)
 
     def ids(self) -> list[str]:
         """The ids of all records, oldest first."""
@@ -192,20 +180,6 @@ class SnapshotStore:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"snapshot {snapshot_id} is not a valid record") from error
 
-    def roots_of(self, snapshot_id: str) -> tuple[Root, ...]:
-        """The roots that a record wrote, none when it cannot be read; records never change."""
-        if snapshot_id not in self._roots:
-            listed = self._origin(snapshot_id).roots
-            try:
-                self._roots[snapshot_id] = (
-                    self.load(snapshot_id).roots
-                    if listed is None
-                    else tuple(Root(*place, scan_extras=True) for place in listed)
-                )
-            except ValueError:
-                return ()
-        return self._roots[snapshot_id]
-
     def history(self) -> History:
         """Every readable record, and a warning for each of the others."""
         found, warnings = [], []
@@ -216,38 +190,6 @@ class SnapshotStore:
                 warnings.append(f"{error} and is skipped ({self.home.snapshots})")
         return History(tuple(found), tuple(warnings))
 
-    def last_files(self, roots: Sequence[Root]) -> dict[Root, dict[str, str]]:
-        """For roots without a manifest: what the latest record that covers each put there."""
-        missing = {root.manifest_path: root for root in roots}
-        found: dict[Root, dict[str, str]] = {}
-        for snapshot_id in reversed(self.ids()):
-            if not missing:
-                break
-            if not self._mentions(snapshot_id, missing):
-                continue
-            try:
-                snapshot = self.load(snapshot_id)
-            except ValueError:
-                continue
-            if snapshot.kind not in ("deploy", "rollback"):
-                continue
-            for gone in snapshot.emptied:
-                missing.pop(gone.manifest_path, None)
-            for covered in snapshot.roots:
-                root = missing.pop(covered.manifest_path, None)
-                if root is not None:
-                    files = snapshot.files_of(covered.target, covered.dir)
-                    found[root] = {file.path: file.sha256 for file in files}
-        return found
-
-    def _mentions(self, snapshot_id: str, manifests: Iterable[str]) -> bool:
-        """Whether a record's text names one of these files; much cheaper than parsing it."""
-        try:
-            text = (self.home.snapshots / f"{snapshot_id}.json").read_bytes()
-        except OSError:
-            return False
-        return any(json.dumps(path, ensure_ascii=False).encode() in text for path in manifests)
-
     def state_file(self, snapshot_id: str, target: str, path: str) -> Path:
         """Where a snapshot keeps its copy of a file that it wrote."""
         return self.directory(snapshot_id) / "state" / copy_name(target, path)
@@ -257,20 +199,17 @@ class SnapshotStore:
         return self.home.snapshots / snapshot_id
 
     def project_of(self, snapshot_id: str) -> str | None:
-        """The project that a snapshot was made in, where that is known."""
-        return self._origin(snapshot_id).project_root
-
-    def _origin(self, snapshot_id: str) -> _Origin:
-        """Empty for a snapshot of agentpack itself, and when the file cannot be read."""
-        path = self.directory(snapshot_id) / ORIGIN_FILE
-        looks.at(path)
+        """The project of a snapshot, where an earlier version of ours has noted it."""
         try:
-            data = path.read_bytes()
-            origin = msgspec.convert(json.loads(data), _Origin)
-            _check_paths(directory for _, directory in origin.roots or ())
-            return origin
-        except (OSError, ValueError, RecursionError):
-            return _Origin()
+            found = json.loads((self.directory(snapshot_id) / ORIGIN_FILE).read_bytes())
+            project = found.get("project_root")
+        except (OSError, ValueError, AttributeError, RecursionError):
+            return None
+        return project if isinstance(project, str) else None
+
+    def after(self, snapshot_id: str) -> list[str]:
+        """The ids of the records that came after one, oldest first."""
+        return [each for each in self.ids() if _age(each) > _age(snapshot_id)]
 
 
 def now_text() -> str:
@@ -286,8 +225,8 @@ def _age(snapshot_id: str) -> tuple[int, str]:
 def _decode(data: bytes) -> Snapshot:
     """A record from its file. Raises `ValueError`."""
     found = msgspec.json.decode(data, type=Snapshot)
-    _check_paths(change.path for change in found.changes)
-    _check_paths(file.path for file in found.managed_files)
+    check_paths(change.path for change in found.changes)
+    check_paths(file.path for file in found.managed_files)
     if found.managed_files:
         return found
     written = tuple(
@@ -298,8 +237,13 @@ def _decode(data: bytes) -> Snapshot:
     return replace(found, managed_files=written, lists_files=not found.changes)
 
 
-def _check_paths(paths: Iterable[str]) -> None:
+def check_paths(paths: Iterable[str]) -> None:
     """Raises `ValueError` unless all are plain absolute paths: a record is only a file."""
-    for path in paths:
+    found = list(paths)
+    in_one_piece = "\0".join(["", *found])  # there may be ten thousand
+    absolute = in_one_piece.count("\0") == in_one_piece.count("\0/") == len(found)
+    if absolute and "/.." not in in_one_piece:
+        return
+    for path in found:
         if not os.path.isabs(path) or "\x00" in path or ".." in path.split("/"):
             raise ValueError("expected a plain absolute path")

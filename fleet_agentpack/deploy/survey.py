@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from fleet_agentpack.deploy.desired import Desired
 from fleet_agentpack.deploy.disk import Reader, WayOutError
 from fleet_agentpack.deploy.model import FileState, Root
-from fleet_agentpack.deploy.recorded import Recorded, module_ids
+from fleet_agentpack.deploy.recorded import Recorded
 from fleet_agentpack.deploy.results import TargetError
+from fleet_agentpack.deploy.same_place import Places
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
@@ -21,7 +22,9 @@ class Survey:
     recorded: Recorded
     actual: Mapping[str, FileState | None]
     warnings: tuple[str, ...]
-    module_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of what is to go
+    links: Mapping[str, str] = field(default_factory=dict)  # links among them, and where they lead
+    places: Places = field(default_factory=lambda: Places(()))  # of roots that are one directory
+    imported: frozenset[str] = frozenset()  # modules that were made from the very files
 
     @property
     def roots(self) -> tuple[Root, ...]:
@@ -65,10 +68,11 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
 
     What lies below a link that leads out of its root is left alone, and named.
     """
+    places = Places(desired.roots)
+    desired = desired.without(places.written_twice(desired.all))
     actual: dict[str, FileState | None] = {}
     present: list[str] = []
     left_alone: dict[str, list[str]] = {}  # by the link
-    ids: dict[str, tuple[str, ...]] = {}
     for target, directories in desired.directories.items():
         known: dict[str, bool] = {}
         absent = {
@@ -89,28 +93,20 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
         outputs = desired.outputs[target]
         for root, record in recorded.by_root.items():
             if root.target == target and record.files.keys() - outputs.keys():
-                left_over = [path for path in record.files if path not in outputs]
-                ids |= module_ids(root)
-                for path in left_over:
-                    if _is_there(reader, root, path, known, left_alone):
+                for path in record.files.keys() - outputs.keys():
+                    try:
+                        exists = reader.directory(root, path.rpartition("/")[0] or "/", known)
+                    except WayOutError as error:
+                        left_alone.setdefault(error.link, [])
+                        continue
+                    if exists:
                         present.append(path)
                     else:
                         actual[path] = None
     actual.update(reader.states(present))
     kept = desired.without({path for paths in left_alone.values() for path in paths})
     warnings = (*desired.warnings, *recorded.warnings, *map(_left_alone, left_alone))
-    return Survey(kept, recorded, actual, warnings, ids)
-
-
-def _is_there(
-    reader: Reader, root: Root, path: str, known: dict[str, bool], left_alone: dict[str, list[str]]
-) -> bool:
-    """Whether a file that is no longer wanted may still be in its place."""
-    try:
-        return reader.directory(root, path.rpartition("/")[0] or "/", known)
-    except WayOutError as error:
-        left_alone.setdefault(error.link, [])
-        return False
+    return Survey(kept, recorded, actual, warnings, dict(reader.links), places)
 
 
 def _left_alone(link: str) -> str:

@@ -52,16 +52,26 @@ def text_diffs(
     """Each change with its diff, or a note why none is shown; `at_once` at first, then more."""
     rest = iter(changes)
     while some := list(islice(rest, at_once)):
-        sides = [_sides(change) for change in some]
+        sides = [_sides(change, home.contents) for change in some]
         hunks = _hunks(home, sides)
         for number, change in enumerate(some):
             yield change, _text(change, sides[number], hunks.get(number, ""))
         at_once = min(at_once * 2, _AT_ONCE)
 
 
-def _sides(change: Change) -> Sides:
+def _given_back(change: Change, contents: str) -> bytes | None:
+    """What comes back to a path that the pack leaves."""
+    origin = change.given_back
+    if origin is None:
+        return None
+    if origin.link is not None:
+        return f"{origin.link}\n".encode()  # as git shows a link
+    return read_file(f"{contents}/{origin.sha256}")
+
+
+def _sides(change: Change, contents: str) -> Sides:
     before = read_file(change.path) if change.before else None
-    after = change.output.blob.read() if change.output else None
+    after = change.output.blob.read() if change.output else _given_back(change, contents)
     return (before, after) if _is_text(before) and _is_text(after) else None
 
 

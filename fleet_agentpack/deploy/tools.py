@@ -13,14 +13,17 @@ from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.approval import Approval, CurrentApproval, Unanswered
 from fleet_agentpack.wire.call import Call, CurrentCall, in_thread
-from fleet_agentpack.wire.provider import DESTROYS, READS, DomainTools
+from fleet_agentpack.wire.provider import DESTROYS, EXTRA, READS, WRITES, DomainTools
 from fleet_agentpack.wire.resources import bounded_text
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy import results
+    from fleet_agentpack.deploy.importing.results import ImportData
+    from fleet_agentpack.deploy.keeping.results import KeepData
     from fleet_agentpack.deploy.service import DeployService
 
 Target = Literal["all", "codex", "claude_code", "cursor", "vscode"]
+ImportTarget = Literal["codex", "claude_code", "cursor", "vscode", "agents", "gemini"]
 Repo = Annotated[
     str | None,
     Field(description="Path to the agentpack config repo (default: $AGENTPACK_HOME/repo)."),
@@ -153,7 +156,7 @@ async def deploy_apply(
 ) -> "results.Envelope[results.PlanData] | Unanswered":
     """Write the files of the plan for Codex, Claude Code, Cursor and VS Code, all or nothing.
 
-    [Call {plan} first[; {rollback} with the snapshot_id undoes it].]
+    [Call {plan} first[; {rollback} to its undo_snapshot_id undoes it].]
     """
     asked = Request(repo, profile, target, machine, dry_run=dry_run, adopt=adopt)
     request = replace(asked, session=call.session)
@@ -173,14 +176,70 @@ async def rollback(
     to: SnapshotId,
     yes: Yes,  # noqa: ARG001 - the middleware has looked at it
 ) -> "results.Envelope[results.RollbackData] | Unanswered":
-    """Restore the deployed files of a snapshot[, then call {status} to check].
+    """Go back to the state after a snapshot, or with an undo_snapshot_id to before an apply.
 
     The ids are in agentpack://snapshots[ and in the answers of {deploy_apply}].
     """
     return await approval.carry_out(
-        in_thread(lambda: deploy.rollback_question(to)),
+        in_thread(lambda: deploy.back.question(to)),
         in_thread(lambda approved: deploy.rollback(to, call.report, approved)),
     )
+
+
+@mcp.tool(annotations=WRITES, tags={EXTRA})
+def import_config(
+    *,
+    deploy: "DeployService" = Depends(mcp.service),
+    repo: Repo = None,
+    targets: list[ImportTarget] | None = None,
+    scope: Literal["user", "project", "all"] = "all",
+    dry_run: bool = False,
+    yes: bool = False,
+) -> "results.Envelope[ImportData]":
+    """Bring instructions, skills, prompts and commands that the tools already have into the pack.
+
+    Call it with dry_run first[; after it {plan} is empty].
+    """
+    from fleet_agentpack.deploy.importing.importer import ImportRequest
+
+    if not (dry_run or yes):
+        raise DeployError.confirm_required("import_config")
+    return deploy.importer.run(ImportRequest(repo, tuple(targets or ()), scope, dry_run))
+
+
+@mcp.tool(annotations=WRITES, tags={EXTRA})
+def keep_edits(
+    *,
+    deploy: "DeployService" = Depends(mcp.service),
+    repo: Repo = None,
+    paths: list[str] | None = None,
+    to: Literal["module", "overlay", "machine", "project"] | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+) -> "results.Envelope[KeepData]":
+    """Take hand edits of deployed files back into the pack, all of them or the paths given.
+
+    [Call it when {status} names edited files.]
+    """
+    from fleet_agentpack.deploy.keeping.keeper import KeepRequest
+
+    if not (dry_run or yes):
+        raise DeployError.confirm_required("keep_edits")
+    return deploy.keeper.run(KeepRequest(Request(repo), tuple(paths or ()), to, dry_run))
+
+
+@mcp.tool(name="snapshots", annotations=READS, tags={EXTRA})
+def list_snapshots(
+    *,
+    deploy: "DeployService" = Depends(mcp.service),
+    repo: Repo = None,  # noqa: ARG001 - as for rollback: snapshots are in the home
+    limit: Annotated[int, Field(ge=1, le=1000)] = 20,
+) -> "results.Envelope[results.SnapshotsData]":
+    """List the snapshots, newest first: when, what kind, how large, and what undoes each.
+
+    [Pass an id or an undo_snapshot_id to {rollback}.]
+    """
+    return deploy.snapshots(limit)
 
 
 @mcp.collection("agentpack://snapshots")

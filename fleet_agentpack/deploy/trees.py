@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.hashes import HashCache, may_execute
+from fleet_agentpack.deploy.hashes import HashCache, is_private, may_execute
 from fleet_agentpack.deploy.listing import Lister, Listing
 from fleet_agentpack.deploy.model import Blob, FileState
 from fleet_agentpack.kit.files import hash_file
@@ -69,7 +69,11 @@ class TreeReader:
             for name, path in listing.files:
                 if name not in _SKIPPED:
                     state, blob = look(path), blobs.get(path)
-                    same = blob is not None and state[:2] == (blob.sha256, blob.executable)
+                    same = blob is not None and state[:3] == (
+                        blob.sha256,
+                        blob.executable,
+                        blob.private,
+                    )
                     tree[prefix + name] = blob if blob and same else self._new(path, state)
             for name, path in listing.others:
                 tree[prefix + name] = self._linked(path, _through_link(path, boundaries))
@@ -87,12 +91,12 @@ class TreeReader:
         """The target of a link; read each time, because its stat says nothing about the link."""
         if not stat.S_ISREG(status.st_mode):
             raise DeployError.config_invalid(f"{path} is not a regular file", path=path)
-        sha256 = hash_file(path, status.st_size)
-        return self._new(path, FileState(sha256, may_execute(status.st_mode)))
+        sha256, mode = hash_file(path, status.st_size), status.st_mode
+        return self._new(path, FileState(sha256, may_execute(mode), is_private(mode)))
 
     def _new(self, path: str, state: FileState) -> Blob:
         _check_encoding(path)
-        blob = Blob(state.sha256, state.executable, path)
+        blob = Blob(state.sha256, state.executable, path, private=state.private)
         self._blobs[path] = blob
         return blob
 
@@ -111,7 +115,7 @@ def _walk(top: str, lister: Lister, skipped: frozenset[str]) -> Iterator[tuple[s
 
 def _through_link(path: str, boundaries: tuple[str, ...]) -> os.stat_result:
     """The stat of a link's target, which must be a file inside the boundaries."""
-    looks.at(path)
+    reads.at(path)
     if not is_inside(path, *boundaries):
         raise DeployError.config_invalid(
             f"{path} is a symbolic link that points outside its module",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from fleet_agentpack.deploy import looks
+from fleet_agentpack.deploy import reads
 from fleet_agentpack.kit.tree_watch import News, TreeWatch, open_tree_watch
 
 MOST_ANSWERS = 8
@@ -40,7 +40,7 @@ class Unchanged:
             known: T = self._answers[question]
             return known
         watch.begin()
-        with looks.told_to(watch):
+        with reads.told_to(watch):
             answer = make()
         if self._heard_nothing(watch) and watch.is_sure():
             self._keep(question, answer)

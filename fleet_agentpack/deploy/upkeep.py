@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from fleet_agentpack.deploy import manifest_file, results
+from fleet_agentpack.deploy import manifest_file, module_entries, results
 from fleet_agentpack.deploy.errors import DeployError, naming
 from fleet_agentpack.deploy.home import Home
-from fleet_agentpack.deploy.manifest import Manifest
+from fleet_agentpack.deploy.manifest import FILE_NAME, Manifest
+from fleet_agentpack.deploy.module_entries import NewEntry
 from fleet_agentpack.deploy.pinning import Pinning
 from fleet_agentpack.deploy.repo_cache import RepoCache
+from fleet_agentpack.deploy.repo_write import LOCK_TIMEOUT_S, finish_writing
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope
+from fleet_agentpack.deploy.running import locked
 from fleet_agentpack.deploy.starter import make_starter
 from fleet_agentpack.deploy.targets import OPTIONS, PROJECT_ONLY
 from fleet_agentpack.deploy.transaction import Report, silent
+from fleet_agentpack.deploy.upkeep_results import ModuleChanged, OutdatedData
 
 Wish = bool | None  # None: as it fits
 
@@ -35,6 +39,32 @@ class Upkeep:
             made = make_starter(self._home, self._home.repo(repo), with_git=with_git)
             return Envelope.of("init", made)
 
+    def has_repo(self, repo: str | None) -> bool:
+        """Whether there is a manifest already."""
+        return (self._home.repo(repo) / FILE_NAME).exists()
+
+    def add(self, request: Request, entry: NewEntry) -> Envelope[ModuleChanged]:
+        """Add a module to the manifest."""
+        with naming("add"):
+            repo = self._home.repo(request.repo)
+            finish_writing(self._home, repo)
+            with locked(self._home, LOCK_TIMEOUT_S):
+                return Envelope.of("add", module_entries.add(repo, entry))
+
+    def remove(self, request: Request, module_id: str) -> Envelope[ModuleChanged]:
+        """Take a module out of the manifest."""
+        with naming("remove"):
+            repo = self._home.repo(request.repo)
+            finish_writing(self._home, repo)
+            with locked(self._home, LOCK_TIMEOUT_S):
+                return Envelope.of("remove", module_entries.remove(repo, module_id))
+
+    def outdated(self, request: Request, report: Report = silent) -> Envelope[OutdatedData]:
+        """Compare the pinned git modules with what their refs point to now."""
+        with naming("outdated"), self._cache(request) as cache:
+            pinning = self._pinning(request, cache, report)
+            return Envelope.of("outdated", OutdatedData(pinning.outdated(self._manifest(request))))
+
     def lock(self, request: Request, report: Report = silent) -> Envelope[results.Locked]:
         """Pin every module."""
         with naming("lock"), self._cache(request) as cache:
@@ -47,19 +77,42 @@ class Upkeep:
             return Envelope.of("fetch", self._pinning(request, cache, report).fetch())
 
     def update(
-        self, request: Request, report: Report = silent, *, lock: Wish = None, fetch: Wish = None
+        self,
+        request: Request,
+        report: Report = silent,
+        *,
+        lock: Wish = None,
+        fetch: Wish = None,
+        moving: tuple[str, ...] = (),
     ) -> Envelope[results.Updated]:
-        """Pin what is not pinned yet (all anew when asked), then fetch (unless asked not to)."""
+        """Pin what is not pinned yet (all anew when asked), then fetch (unless asked not to).
+
+        With modules that are `moving`, these are pinned anew and no others.
+        """
         with naming("update"), self._cache(request) as cache:
-            wants_lock, wants_fetch = self.update_steps(request, lock=lock, fetch=fetch)
+            wants_lock, wants_fetch = self.update_steps(
+                request, lock=lock, fetch=fetch, moving=moving
+            )
             pinning, found = self._pinning(request, cache, report), self._manifest(request)
-            done = pinning.update(found, lock=wants_lock, fetch=wants_fetch, keep=not lock)
+            keep = not lock or bool(moving)
+            wants = {"lock": wants_lock, "fetch": wants_fetch, "keep": keep}
+            done = pinning.update(found, **wants, moving=moving)
             return Envelope.of("update", done)
 
     def update_steps(
-        self, request: Request, *, lock: bool | None, fetch: bool | None
+        self,
+        request: Request,
+        *,
+        lock: bool | None,
+        fetch: bool | None,
+        moving: tuple[str, ...] = (),
     ) -> tuple[bool, bool]:
         """Whether an update would lock, and whether it would fetch."""
+        manifest = self._manifest(request) if moving else None
+        for module_id in moving:
+            if manifest and module_id not in {module.id for module in manifest.modules}:
+                raise module_entries.no_module(module_id, manifest)
+        lock = True if moving else lock
         with naming("update"), self._cache(request) as cache:
             pinning, wants_fetch = self._pinning(request, cache), fetch is not False
             if lock is False and wants_fetch and not pinning.path.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import Any
 
 from fleet_agentpack.deploy.errors import DeployError
@@ -10,6 +11,15 @@ from fleet_agentpack.deploy.manifest import Module
 from fleet_agentpack.deploy.model import Blob
 from fleet_agentpack.deploy.trees import Tree
 from fleet_agentpack.kit import yaml12
+
+INSTRUCTIONS = "AGENTS.md"
+TOML = ".toml"
+# Instructions in a tool's own format.
+_RULE_FILES = {
+    "claude_code": (".md",),
+    "cursor": (".mdc", ".cursorrules"),
+    "vscode": (".instructions.md",),
+}
 
 _SKILL_FIELDS = ("name", "description")
 _PLAIN_LINE = re.compile(r"([A-Za-z][A-Za-z0-9_-]*): ([A-Za-z][A-Za-z0-9 ,.;()/_-]*)\Z")
@@ -43,8 +53,16 @@ def only_file(tree: Tree) -> tuple[str, Blob]:
 
 
 def _instructions(module: Module, tree: Tree) -> None:
-    if "AGENTS.md" not in tree:
-        raise _unusable(module, "must have an AGENTS.md file at its root")
+    if INSTRUCTIONS in tree:
+        return
+    endings = [_RULE_FILES.get(name) for name in module.targets]
+    known = tuple(ending for each in endings if each for ending in each)
+    if not known or not all(endings) or not tree or not all(n.endswith(known) for n in tree):
+        raise _unusable(
+            module,
+            f"must have an {INSTRUCTIONS} file at its root, or only rule files for the targets that"
+            " it names (claude_code: *.md, cursor: *.mdc, vscode: *.instructions.md)",
+        )
 
 
 def _prompt(module: Module, tree: Tree) -> None:
@@ -55,6 +73,9 @@ def _prompt(module: Module, tree: Tree) -> None:
 
 
 def _command(module: Module, tree: Tree) -> None:
+    if len(tree) == 1 and module.targets == ("gemini",) and next(iter(tree)).endswith(TOML):
+        _toml_command(module, tree)
+        return
     _prompt(module, tree)
     name, blob = next(iter(tree.items()))
     text = _text(module, name, blob)
@@ -67,6 +88,16 @@ def _command(module: Module, tree: Tree) -> None:
     runs_bash = "!bash" in text or "!`bash`" in text
     if runs_bash and not _allows_bash(fields.get("allowed-tools")):
         raise _unusable(module, f"{name}: uses bash, so `allowed-tools` must list Bash(…)")
+
+
+def _toml_command(module: Module, tree: Tree) -> None:
+    name, blob = next(iter(tree.items()))
+    try:
+        fields = tomllib.loads(_text(module, name, blob))
+    except ValueError as error:
+        raise _unusable(module, f"{name}: {error}") from error
+    if not _filled(fields.get("prompt")):
+        raise _unusable(module, f"{name}: a command for Gemini needs a `prompt`")
 
 
 def _skill(module: Module, tree: Tree) -> None:

@@ -15,22 +15,26 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.gitstore import GitStore
 from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.listing import Lister
-from fleet_agentpack.deploy.manifest import Manifest, Module, Scope, TargetConfig
+from fleet_agentpack.deploy.manifest import IMPORTED, Manifest, Module, Scope, TargetConfig
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Blob, FileState, Output, Root
 from fleet_agentpack.deploy.modules import Modules
 from fleet_agentpack.deploy.overlays import Overlays
+from fleet_agentpack.deploy.ownership import Holder
+from fleet_agentpack.deploy.pack import pack_of
 from fleet_agentpack.deploy.project import find_project, why_none
 from fleet_agentpack.deploy.recorded import read_records
 from fleet_agentpack.deploy.repo_cache import KnownDesired, RepoCache, Trees
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import ProfilesUsed
+from fleet_agentpack.deploy.same_place import by_known_name
 from fleet_agentpack.deploy.selection import choose
-from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.survey import Survey, survey
+from fleet_agentpack.deploy.takeover import Ownership
 from fleet_agentpack.deploy.targets import BY_NAME, NAMES, OPTIONS, PROJECT_ONLY
 from fleet_agentpack.deploy.targets.target import Area, Target
+from fleet_agentpack.deploy.trees import Tree
+from fleet_agentpack.kit.journal import TEMPORARY_PREFIX
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
-from fleet_agentpack.kit.swap import TEMPORARY_PREFIX
 
 _UNSCANNED = frozenset({".git", ".agentpack"})
 
@@ -39,15 +43,16 @@ class Workspace:
     """The config repo as a command sees it; made once per call."""
 
     def __init__(
-        self, home: Home, request: Request, cache: RepoCache, snapshots: SnapshotStore
+        self, home: Home, request: Request, cache: RepoCache, ownership: Ownership
     ) -> None:
         """Read the configuration. Raises `DeployError`."""
         cache.forget_old_contents()
         self.home = home
         self.request = request
         self.cache = cache
-        self.snapshots = snapshots
+        self.ownership = ownership
         self.repo = home.repo(request.repo)
+        self.pack = pack_of(self.repo, home.default_repo)
         if request.target not in ("all", *NAMES):
             raise DeployError.target_filter(request.target, ("all", *NAMES))
         self.manifest = manifest_file.load(self.repo, OPTIONS, PROJECT_ONLY, cache.manifest)
@@ -58,7 +63,7 @@ class Workspace:
         self.overlays = Overlays(home, self.repo, self.machine, self.project)
         self._lockfile, self._lock_warnings = _lockfile(self.repo)
         store = GitStore(home)
-        self._modules = Modules(self.repo, store, self._lockfile, self.overlays, cache)
+        self.modules = Modules(self.repo, store, self._lockfile, self.overlays, cache)
 
     @property
     def project_root(self) -> str:
@@ -79,7 +84,7 @@ class Workspace:
         areas, chosen = self._areas(), self.selection.modules
         takers = self._takers(areas, chosen)
         modules = {module.id: module for module, _ in takers}
-        files = {module_id: self._modules.read(module) for module_id, module in modules.items()}
+        files = {module_id: self.modules.read(module) for module_id, module in modules.items()}
         trees = {(module.id, scope): files[module.id].of(scope) for module, scope in takers}
         failed = self._failures(takers, trees)
         areas = [(root, area) for root, area in areas if root.target not in failed]
@@ -92,21 +97,50 @@ class Workspace:
         warnings = (*self._warnings(modules.values(), failed), *about_modules)
         return replace(known.desired, failed=failed, warnings=warnings)
 
+    def module(self, module_id: str) -> Module:
+        """A module by its id."""
+        return next(module for module in self.manifest.modules if module.id == module_id)
+
+    def scope_of(self, output: Output) -> Scope:
+        """Whose file an output is."""
+        kind = self.module(output.module_ids[0]).type
+        return next(
+            area.scope
+            for root, area in self._areas()
+            if (root.target, root.dir) == (output.root.target, output.root.dir)
+            and area.takes == kind
+        )
+
+    def tree(self, module_id: str, output: Output) -> Tree:
+        """A module's files, as an output is made from them."""
+        return self.modules.read(self.module(module_id)).of(self.scope_of(output))
+
     def survey(self, reader: Reader) -> Survey:
         """Look at everything that matters to the chosen targets."""
         desired = self.desired()
-        recorded = read_records(desired.roots, self.snapshots, self.cache.records)
-        return survey(desired, recorded, reader)
+        record, manifests = self.ownership.record, self.cache.manifests
+        recorded = read_records(desired.roots, record, self.pack, manifests)
+        imported = frozenset(m.id for m in self.manifest.modules if IMPORTED in m.tags)
+        return replace(survey(desired, recorded, reader), imported=imported)
 
     def places(self) -> list[Root]:
         """Every root that the configuration names for the chosen targets, used or not."""
         return [root for root, _ in self._areas()]
 
+    def holders(self, roots: Iterable[Root]) -> dict[Root, Holder]:
+        """Who holds the files of each root, once they are deployed."""
+        scopes = {(root.target, root.dir): area.scope for root, area in self._areas()}
+        return {
+            root: Holder(self.pack.key, root.target, root.dir, scopes[root.target, root.dir])
+            for root in roots
+        }
+
     def _areas(self) -> list[tuple[Root, Area]]:
+        record = self.ownership.record
         areas = [
-            place
+            (by_known_name(root, record), area)
             for target, config in self._configured()
-            for place in target.roots(config, self.home, self.project)
+            for root, area in target.roots(config, self.home, self.project)
         ]
         if not areas and self._lacks_project():
             message = f"this needs a project: {why_none(self.home)}"
@@ -147,7 +181,7 @@ class Workspace:
         failed: dict[str, DeployError] = {}
         for (module, scope), targets in takers.items():
             try:
-                self._modules.check(module, scope, trees[module.id, scope])
+                self.modules.check(module, scope, trees[module.id, scope])
             except DeployError as error:
                 failed |= {target: error for target in targets if target not in failed}
                 if failed.keys() >= set(self.targets):
@@ -197,7 +231,10 @@ def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root
             paths = [
                 path
                 for path in _unknown_files(root.dir, known, lister, reader.directories)
-                if path not in record.files and not path.rpartition("/")[2].startswith(_OWN_FILES)
+                if path not in record.files
+                and path not in record.foreign
+                and not found.places.is_wanted(root, path)
+                and not path.rpartition("/")[2].startswith(_OWN_FILES)
             ]
             paths.sort(key=lambda path: path.split("/"))
             for path, state in reader.states(paths).items():

@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope, PlanData, StatusData
@@ -52,6 +54,13 @@ class Lab:
         if git:
             self.git("init", "--quiet", cwd=self.project)
             self.git("remote", "add", "origin", ORIGIN, cwd=self.project)
+
+    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Serve this domain alone, in the lab's project, to the lab's user."""
+        for name, value in self.environ.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("FLEET_AGENTPACK_ONLY", "agentpack")
+        monkeypatch.chdir(self.project)
 
     @property
     def environ(self) -> dict[str, str]:

@@ -18,9 +18,9 @@ def shell(tmp_path: Path) -> Shell:
 
 def test_from_init_to_rollback(shell: Shell) -> None:
     assert "Initialized" in shell("init").stdout
-    assert "Plan: +8 ~0 -0" in shell("plan").stdout
+    assert "Plan: +10 ~0 -0" in shell("plan").stdout
     assert "+# Working agreement" in shell("diff").stdout
-    assert shell("deploy").stdout.startswith("Plan: +8")
+    assert shell("deploy").stdout.startswith("Plan: +10")
     assert files(shell.lab.outside()) == {}
     assert shell("deploy", "--apply", stdin="n\n").stdout.endswith("Aborted\n")
     assert shell("deploy", "--apply").stdout.endswith("Aborted\n")  # nobody answers
@@ -43,7 +43,7 @@ def test_from_init_to_rollback(shell: Shell) -> None:
 def test_envelopes(shell: Shell) -> None:
     assert shell.json("init", "--yes", "--git")["data"]["git"]["initialized"] is True
     plan = shell.json("plan")
-    assert plan["command"] == "plan" and plan["data"]["summary"]["create"] == 8
+    assert plan["command"] == "plan" and plan["data"]["summary"]["create"] == 10
     assert shell.json("deploy")["command_id"] == "deploy"
     applied = shell.json("deploy", "--apply", "--yes")
     assert applied["command_id"] == "deploy --apply" and applied["data"]["applied"]

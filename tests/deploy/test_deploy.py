@@ -159,11 +159,13 @@ def test_adopting_an_unmanaged_file(lab: Lab) -> None:
     lab.deploy()
 
 
-def test_an_identical_unmanaged_file_needs_no_adoption(lab: Lab) -> None:
+def test_an_identical_unmanaged_file_needs_adoption_once_the_pack_moves(lab: Lab) -> None:
     lab.write("user/.codex/prompts/hello.md", "Say hello.\n")
     lab.deploy()
     lab.source("modules/prompts/hello.md", "next\n")
-    lab.deploy()
+    with pytest.raises(DeployError, match="not managed"):
+        lab.deploy()
+    lab.deploy(adopt=True)
 
 
 def test_a_hand_edit_that_is_overwritten_is_kept_and_named(lab: Lab) -> None:
@@ -395,7 +397,7 @@ def test_what_stands_in_the_way(lab: Lab) -> None:
     )
 
 
-def test_a_link_to_the_desired_bytes_is_clean_and_an_update_replaces_it(lab: Lab) -> None:
+def test_a_link_to_the_desired_bytes_is_clean_and_an_adopt_replaces_it(lab: Lab) -> None:
     target = lab.write("user/dotfiles/hello.md", "Say hello.\n")
     link = lab.user / ".codex/prompts/hello.md"
     link.parent.mkdir(parents=True)
@@ -403,7 +405,7 @@ def test_a_link_to_the_desired_bytes_is_clean_and_an_update_replaces_it(lab: Lab
     lab.deploy()
     assert link.is_symlink()
     lab.source("modules/prompts/hello.md", "next\n")
-    lab.deploy()
+    lab.deploy(adopt=True)
     assert not link.is_symlink() and link.read_text() == "next\n"
     assert target.read_text() == "Say hello.\n"
 

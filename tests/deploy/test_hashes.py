@@ -118,13 +118,19 @@ def test_a_damaged_cache_is_ignored(file: Path, tmp_path: Path, damage: bytes | 
 def test_what_nobody_uses_is_dropped(tmp_path: Path) -> None:
     place = tmp_path / "hashes"
     cache = HashCache(place)
-    cache.entries = {f"/gone/{n}": FileState("0" * 64, False, (1, 1, 1, 1, 1)) for n in range(5000)}
-    keep = tmp_path / "keep"
-    keep.write_text("x")
-    settle(keep)
-    digest(cache, keep)
-    cache.save(lambda: {str(keep)})
-    assert list(HashCache(place).entries) == [str(keep)]
+    cache.entries = {
+        f"/gone/{n}": FileState("0" * 64, False, stamp=(1, 1, 1, 1, 1)) for n in range(5000)
+    }
+    keep = [tmp_path / f"keep{n}" for n in range(30)]
+    for number, path in enumerate(keep):
+        path.write_text("x")
+        settle(path)
+        digest(cache, path)
+        if number == 0:
+            cache.save(lambda: {str(path) for path in keep})
+            assert not place.exists()  # one more among thousands is not worth writing them all
+    cache.save(lambda: {str(path) for path in keep})
+    assert list(HashCache(place).entries) == [str(path) for path in keep]
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(lab_root: Path) -> None:

@@ -30,7 +30,12 @@ def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DeployError) as raised:
         manifest_file.load(tmp_path, OPTIONS, PROJECT_ONLY)
     assert raised.value.code == "E_CONFIG_MISSING"
-    assert raised.value.details["next_actions"] == ["run_init", "retry_with_repo", "retry_command"]
+    assert raised.value.details["next_actions"] == [
+        "import_config",
+        "run_init",
+        "retry_with_repo",
+        "retry_command",
+    ]
 
 
 @pytest.mark.parametrize("version", ["1", "+1", "0x1", "0o1", "0b1"])

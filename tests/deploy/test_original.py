@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.deploy import copies
 from fleet_agentpack.deploy.actions import doctor_as_commands
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit import process
 from fleet_agentpack.kit.results import jsonable
 from tests.deploy.lab import Lab, files
+from tests.deploy.shell import QuickShell
 
 PROGRAM = os.environ.get("AGENTPACK_BIN", "")
 
@@ -39,6 +41,14 @@ class Both(Lab):
     def original_deploy(self) -> str:
         data = self.original("deploy", "--apply", "--yes")["data"]
         return str(data["snapshot_id"])
+
+    def original_deploy_is_needless(self) -> None:
+        data = self.original("deploy", "--apply", "--yes")["data"]
+        assert data["reason"] == "no_changes"
+
+    @property
+    def shell(self) -> QuickShell:
+        return QuickShell(self)
 
     def our_deploy(self) -> str:
         return str(self.deploy(allow_mass_delete=True).data.snapshot_id)
@@ -66,6 +76,7 @@ class Both(Lab):
         return without_ours(jsonable(doctor_as_commands(data) if command == "doctor" else data))
 
 
+APPLY = ("deploy", "--apply", "--yes", "--allow-mass-delete")
 CLEAN = {"create": 0, "delete": 0, "update": 0}
 OURS = {"adopts", "cause", "edited_by_hand", "layer", "module_ids", "plan_id", "text"}
 
@@ -79,8 +90,15 @@ def without_ours(data: Any) -> Any:
     return {name: without_ours(value) for name, value in data.items() if name not in OURS}
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Both:
+def without_manifests(found: dict[str, Any]) -> dict[str, Any]:
+    """What is deployed, without the lists of it; they name their snapshot."""
+    return {name: entry for name, entry in found.items() if ".agentpack.manifest" not in name}
+
+
+@pytest.fixture(params=["few files", "many files"])
+def lab(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Both:
+    if request.param == "many files":
+        monkeypatch.setattr(copies, "MANY", 0)
     lab = Both(tmp_path)
     lab.furnish()
     lab.source("modules/skills/tidy/scripts/run.sh", "echo tidy\n", 0o644)
@@ -219,3 +237,93 @@ def test_operator_assets_of_the_original(lab: Both) -> None:
     assert lab.agree() == CLEAN
     lab.service().rollback(str(bootstrap))
     assert lab.contents() == before
+
+
+# What the original made is taken over, and given back.
+
+
+def test_its_home_is_taken_over_without_loss(lab: Both) -> None:
+    lab.write("user/.codex/config.toml", "model = 'x'\n")
+    before = lab.contents()
+    lab.original_deploy()
+    deployed = lab.contents()
+    lab.source("modules/prompts/hello.md", "two\n")
+    lab.drop("skill:a-b")
+    data = lab.shell.json(*APPLY)["data"]  # its files are ours: no adopt is needed
+    assert lab.agree() == CLEAN
+    lab.shell.json("rollback", "--to", data["undo_snapshot_id"], "--yes")
+    assert without_manifests(lab.contents()) == without_manifests(deployed)
+    lab.shell.json(*APPLY)
+    lab.shell.json("uninstall", "--yes")
+    assert lab.contents() == before
+
+
+def test_what_it_replaced_is_not_lost(lab: Both) -> None:
+    """Its snapshots have what an adopt replaced."""
+    mine = lab.write("project/AGENTS.md", "mine\n")
+    lab.original("deploy", "--apply", "--yes", "--adopt")
+    lab.source("modules/instructions/base/AGENTS.md", "# Two\n")
+    lab.shell.json(*APPLY)
+    answer = lab.shell.json("uninstall", "--yes")
+    kept = [path.read_bytes() for path in (lab.home_dir / "state").rglob("*") if path.is_file()]
+    assert mine.exists() or b"mine\n" in kept, answer
+    assert not mine.exists() or mine.read_text() == "mine\n"
+
+
+def test_a_file_that_it_only_found_is_not_deleted(lab: Both) -> None:
+    """Where the bytes were the same, it counts the file as its own."""
+    lab.write("user/.codex/prompts/hello.md", "Say hello.\n")
+    lab.original_deploy()
+    assert lab.agree() == CLEAN
+    lab.shell.json(*APPLY)
+    lab.source("modules/prompts/hello.md", "two\n")
+    lab.shell.json(*APPLY, "--adopt")
+    lab.shell.json("undo", "--yes")
+    assert (lab.user / ".codex/prompts/hello.md").read_text() == "Say hello.\n"
+
+
+def test_it_works_on_a_home_with_our_records(lab: Both) -> None:
+    mine = lab.write("project/AGENTS.md", "mine\n", 0o640)
+    before = files(lab.outside())
+    first = lab.shell.json(*APPLY, "--adopt")["data"]
+    deployed = lab.contents()
+    lab.source("modules/prompts/hello.md", "two\n")
+    lab.original_deploy()
+    lab.source("modules/prompts/hello.md", "three\n")
+    lab.shell.json(*APPLY)
+    assert lab.agree() == CLEAN
+    lab.original("rollback", "--to", str(first["snapshot_id"]), "--yes")
+    assert without_manifests(lab.contents()) == without_manifests(deployed)
+    lab.shell.json("uninstall", "--yes")
+    assert mine.read_text() == "mine\n"
+    assert lab.contents() == {name: entry[-1] for name, entry in before.items()}
+
+
+def test_it_reads_what_undo_prune_and_uninstall_leave(lab: Both) -> None:
+    lab.shell.json(*APPLY)
+    for number in range(3):
+        lab.source("modules/prompts/hello.md", f"{number}\n")
+        lab.shell.json(*APPLY)
+        assert lab.agree() == CLEAN
+    lab.shell.json("undo", "--yes")
+    lab.source("modules/prompts/hello.md", "1\n")
+    assert lab.agree() == CLEAN
+    lab.shell.json("snapshots", "prune", "--keep", "2", "--yes")
+    assert lab.agree() == CLEAN
+    newest = lab.shell.json("snapshots")["data"]["snapshots"][0]
+    lab.original_deploy_is_needless()
+    lab.shell.json("uninstall", "--yes")
+    assert lab.agree()["create"] > 0
+    lab.original_deploy()
+    assert lab.agree() == CLEAN and newest["id"]
+
+
+def test_its_link_from_one_target_to_another(lab: Both) -> None:
+    (lab.project / ".github").mkdir()
+    link = lab.project / ".github/copilot-instructions.md"
+    link.symlink_to("../AGENTS.md")
+    lab.original("deploy", "--apply", "--yes", "--adopt")
+    lab.source("modules/instructions/base/AGENTS.md", "# Two\n")
+    lab.shell.json(*APPLY, "--adopt")
+    assert link.read_text() == (lab.project / "AGENTS.md").read_text()
+    assert lab.agree() == CLEAN

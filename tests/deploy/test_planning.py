@@ -25,10 +25,7 @@ def lab(home: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     lab.targets = {"codex": USER}
     for name in ("one", "two", "three"):
         lab.prompt(name, f"{name}\n")
-    for name, value in lab.environ.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("FLEET_AGENTPACK_ONLY", "agentpack")
-    monkeypatch.chdir(lab.project)
+    lab.enter(monkeypatch)
     return lab
 
 
@@ -55,7 +52,7 @@ def test_an_edit_is_never_overwritten_on_our_advice(shell: Shell) -> None:
     status = shell.json("status")["data"]
     (row,) = status["drift"]
     assert (row["kind"], row["cause"], row["module_ids"]) == ("modified", "edited", ["prompt:one"])
-    assert str(edited) in status["next_actions"][0] and "keep" in status["next_actions"][0]
+    assert status["next_actions"][0].endswith("keep --yes --json")
     assert not [text for text in status["next_actions"] if "deploy" in text]
     (row,) = shell.json("plan")["data"]["changes"]
     assert row["edited_by_hand"] is True and row["update_kind"] == "managed_update"
@@ -64,7 +61,7 @@ def test_an_edit_is_never_overwritten_on_our_advice(shell: Shell) -> None:
     assert error["code"] == "E_ADOPT_CONFIRM_REQUIRED"
     assert error["details"]["reason"] == error["details"]["reason_code"] == "edited_by_hand"
     assert error["details"]["edited_paths"] == [str(edited)]
-    assert error["details"]["next_actions"][0] == "copy_edits_into_module"
+    assert error["details"]["next_actions"][0] == "keep_edits"
     assert edited.read_text() == "my edit\n"
     answer = shell.json("deploy", "--apply", "--adopt", "--yes")
     assert edited.read_text() == "one\n"

@@ -151,7 +151,7 @@ def test_a_dry_run_writes_nothing(lab: Lab) -> None:
     lab.source("modules/prompts/hello.md", "two\n")
     deploy(lab)
     before = {k: v for k, v in tree(lab.root).items() if not k.startswith("cache")}
-    answer = lab.service().preview_rollback(first)
+    answer = lab.service().back.preview(first)
     assert answer.data.applied is False and answer.data.changes
     assert {k: v for k, v in tree(lab.root).items() if not k.startswith("cache")} == before
 
@@ -180,6 +180,7 @@ def test_a_snapshot_that_lost_its_files_is_refused_before_anything_is_written(la
     before = files(lab.outside())
     spoil(lab.home_dir / f"state/snapshots/{first}/state")
     spoil(lab.home_dir / f"state/snapshots/{second}/backup")
+    spoil(lab.home_dir / "state/ownership/contents")
     with pytest.raises(DeployError) as raised:
         lab.service().rollback(first)
     assert raised.value.details["reason_code"] == "snapshot_corrupt"

@@ -57,7 +57,7 @@ CASES = [
 
 
 def test_every_target_is_in_the_suite() -> None:
-    assert {case.target for case in CASES} == set(ALL_TARGETS) == set(NAMES)
+    assert {case.target for case in CASES} == set(ALL_TARGETS) == set(NAMES) - {"agents", "gemini"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.target)

@@ -373,7 +373,7 @@ def test_our_own_apply_is_seen(served: Served) -> None:
     _append(served.lab.root / TIDY / "SKILL.md")
     planned = served.service.plan(Request()).data
     assert planned.changes
-    served.service.deploy(Request())
+    served.service.deploy(Request(adopt=True))  # one output is a link by now
     assert served.service.plan(Request()).data.changes == []
     assert served.answers() == served.fresh()
 
@@ -451,7 +451,7 @@ class Listening:
 
 @pytest.mark.parametrize("name", ["plan", "status"])
 def test_every_path_that_an_answer_asks_for_is_watched(tmp_path: Path, name: str) -> None:
-    """If this fails, code that reads a file does not say so: call `looks.at` or `looks.into`."""
+    """If this fails, code that reads a file does not say so: call `reads.at` or `reads.into`."""
     lab = furnished(tmp_path, git=True)
     lab.targets["claude_code"] = {**CLAUDE, "scope": "user"}  # leaves the project's files behind
     _commit(lab, "upstream", "part/SKILL.md", "---\nname: far\ndescription: Far.\n---\n")

@@ -7,20 +7,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fleet_agentpack.console.ask import ask
+from fleet_agentpack.console.ask import ask, is_attended
 from fleet_agentpack.console.command import Console, Line, declare, print_json
 from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.progress import progress
-from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.actions import doctor_as_commands, status_as_commands
-from fleet_agentpack.deploy.commands import report
+from fleet_agentpack.deploy.commands import back, bring_in, pack_commands, report
+from fleet_agentpack.deploy.commands.parts import open_deploy, require_yes
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit.program import program
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
-    from fleet_agentpack.deploy.service import DeployService
 
 
 class _Once(argparse.Action):
@@ -49,6 +48,13 @@ def add(parser: Parser, name: str) -> None:
         group.add_argument(flag, action=_Once, **options)
     for flag, options in _ARGUMENTS.get(name, {}).items():
         parser.add_argument(flag, **options)
+    if name == "import":
+        bring_in.add_import(parser)
+    if name == "keep":
+        bring_in.add_keep(parser)
+    if name == "update":
+        parser.add_argument("modules", nargs="*", metavar="ID", help="only these move")
+    pack_commands.add_arguments(parser, name)
     for step in ("lock", "fetch") if name == "update" else ():
         choice = parser.add_mutually_exclusive_group()
         choice.add_argument(f"--{step}", action="store_true", default=None, dest=step)
@@ -91,34 +97,74 @@ _ARGUMENTS: dict[str, dict[str, dict[str, Any]]] = {
         "--allow-mass-delete": _switch("also delete most files, or all of a target"),
     },
     "rollback": {"--to": {"required": True, "metavar": "ID", "help": "the snapshot to restore"}},
+    "snapshots": {
+        "action": {
+            "nargs": "?",
+            "choices": ("list", "prune"),
+            "default": "list",
+            "help": "list them (the default), or prune: remove old ones",
+        },
+        "--keep": {
+            "type": back.count,
+            "metavar": "N",
+            "help": "prune: how many of the newest stay (20, or 1 with --older-than)",
+        },
+        "--older-than": {
+            "type": back.days,
+            "metavar": "AGE",
+            "help": "prune: only those that are older, such as 30d, 12h or 2w",
+        },
+    },
+    "uninstall": {
+        "--project": _switch("only the files of this project"),
+        "--user": _switch("only the user's own files"),
+    },
 }
 
 
 _EXAMPLES = {
     "init": "--git",
+    "import": "--from claude_code --dry-run",
     "plan": "--target codex",
     "diff": "--profile work",
+    "keep": "AGENTS.md --to project",
     "deploy": "--apply",
     "status": "--only missing,modified",
     "rollback": "--to 1794858469376184072 --dry-run",
+    "undo": "--dry-run",
+    "snapshots": "prune --keep 10 --dry-run",
+    "uninstall": "--project",
     "doctor": "--all",
+    "add": "skill git:https://example.com/skills.git#subdir=review",
+    "remove": "skill:review",
+    "explain": "AGENTS.md",
+    "overlay": "edit instructions:base --scope machine",
+    "watch": "--dry-run",
     "update": "--no-lock",
 }
 
 
+_NO_DRY_RUN = ("init", "add", "remove", "lock", "fetch", "update")
+
+
 def _run(name: str, console: Console) -> int | None:
-    if console.arguments.dry_run and name in ("init", "lock", "fetch", "update"):
+    if console.arguments.dry_run and name in _NO_DRY_RUN:
         refused = DeployError("E_INVALID_ARGUMENTS", f"{name} has no dry run; drop --dry-run")
         raise refused.during(name)
     if name in ("init", "lock", "fetch"):
-        _require_yes(console, name)
+        require_yes(console, name)
+    if name in pack_commands.RUN:
+        _refuse_json_without_yes(console, name)
+        request = _request(console, dry_run=console.arguments.dry_run)
+        return pack_commands.RUN[name](console, open_deploy(console), request)
     return _COMMANDS[name](console)
 
 
-def _service(console: Console) -> DeployService:
-    from fleet_agentpack.deploy.service import open_service
-
-    return open_service(console.settings)
+def _refuse_json_without_yes(console: Console, name: str) -> None:
+    given = console.arguments
+    writes = name in ("add", "remove") or (name == "overlay" and given.action in ("edit", "rebase"))
+    if writes and not given.dry_run:
+        require_yes(console, f"{name} {given.action}" if name == "overlay" else name)
 
 
 def _request(console: Console, **more: Any) -> Request:
@@ -127,14 +173,13 @@ def _request(console: Console, **more: Any) -> Request:
     return Request(given.repo, given.profile, given.target, given.machine, **more)
 
 
-def _require_yes(console: Console, command: str) -> None:
-    """With `--json`, a command that writes needs `--yes`."""
-    if console.as_json and not console.arguments.yes:
-        raise DeployError.confirm_required(command)
-
-
 def _init(console: Console) -> None:
-    answer = _service(console).upkeep.init(console.arguments.repo, with_git=console.arguments.git)
+    service, given = open_deploy(console), console.arguments
+    attended = is_attended() and not console.as_json and not given.yes
+    is_new = not service.upkeep.has_repo(given.repo)
+    if attended and is_new and bring_in.offer_import(console, service):
+        return
+    answer = service.upkeep.init(given.repo, with_git=given.git)
     lines = (
         f"Initialized {answer.data.repo}",
         f"Next: {program()} plan shows what it would deploy.",
@@ -142,15 +187,23 @@ def _init(console: Console) -> None:
     console.answer(answer, lines)
 
 
+def _import(console: Console) -> None:
+    bring_in.run_import(console, open_deploy(console))
+
+
+def _keep(console: Console) -> int:
+    return bring_in.run_keep(console, open_deploy(console), _request(console))
+
+
 def _plan(console: Console) -> int:
-    answer = _service(console).plan(_request(console))
+    answer = open_deploy(console).plan(_request(console))
     console.answer(answer, report.plan_lines(console.paint, answer.data))
     found = console.arguments.check and bool(answer.data.changes)
     return int(found or report.is_partial(answer.data))
 
 
 def _diff(console: Console) -> int | None:
-    service = _service(console)
+    service = open_deploy(console)
     if console.as_json:
         answer = service.diff(_request(console))
         print_json(answer)
@@ -163,7 +216,7 @@ def _diff(console: Console) -> int | None:
 
 def _status(console: Console) -> int:
     only = tuple(dict.fromkeys(kind for kinds in console.arguments.only for kind in kinds))
-    answer = _service(console).status(_request(console, only=only))
+    answer = open_deploy(console).status(_request(console, only=only))
     answer = replace(answer, data=status_as_commands(answer.data)) if console.as_json else answer
     console.answer(answer, report.status_lines(console.paint, answer.data))
     found = console.arguments.check and bool(answer.data.drift)
@@ -173,28 +226,28 @@ def _status(console: Console) -> int:
 def _doctor(console: Console) -> None:
     fix = console.arguments.fix and not console.arguments.dry_run
     if fix:
-        _require_yes(console, "doctor --fix")
-    answer = _service(console).doctor(_request(console), fix=fix)
+        require_yes(console, "doctor --fix")
+    answer = open_deploy(console).doctor(_request(console), fix=fix)
     answer = replace(answer, data=doctor_as_commands(answer.data)) if console.as_json else answer
     console.answer(answer, report.doctor_lines(console.paint, answer.data))
 
 
 def _deploy(console: Console) -> int | None:
-    given, service = console.arguments, _service(console)
+    given, deploying = console.arguments, open_deploy(console)
     dry = not given.apply or given.dry_run
     allowed = {"adopt": given.adopt, "allow_mass_delete": given.allow_mass_delete}
     request = _request(console, dry_run=dry, **allowed)
 
     def lines(found: Plan) -> Iterator[Line]:
-        return report.plan_with_differences(console.paint, found, service.texts(found))
+        return report.plan_with_differences(console.paint, found, deploying.texts(found))
 
     if dry and not console.as_json:
-        found = service.differences(request)
+        found = deploying.differences(request)
         console.warn(found.warnings)
         console.page(lines(found))
         return None
     if console.as_json and not dry and not given.yes:
-        service.plan(request, "deploy --apply")  # errors in the plan come first
+        deploying.plan(request, "deploy --apply")  # errors in the plan come first
         raise DeployError.confirm_required("deploy_apply")
     with progress(lines=False) as told:
 
@@ -206,59 +259,30 @@ def _deploy(console: Console) -> int | None:
             console.page(lines(found))
             return ask("Apply changes?")
 
-        answer = service.deploy(request, told, None if console.as_json else approve)
+        answer = deploying.deploy(request, told, None if console.as_json else approve)
     console.answer(answer, [] if dry else [report.outcome(answer.data)])
     return int(report.is_partial(answer.data))
 
 
-def _rollback(console: Console) -> None:
-    service, to = _service(console), console.arguments.to
-    if console.arguments.dry_run:
-        preview = service.preview_rollback(to)
-        rows = [f"{row.op} {row.target} {row.path}" for row in preview.data.changes]
-        console.answer(preview, [*rows, f"{len(rows)} change(s); nothing was written"])
-        return
-    _require_yes(console, "rollback")
-    with progress(lines=False) as told:
-        answer = service.rollback(to, told)
-    console.answer(answer, [f"Rolled back to {to}. Event: {answer.data.event_snapshot_id}"])
-
-
-def _snapshots(console: Console) -> None:
-    answer = _service(console).snapshots()
-    rows = [
-        [
-            row.id,
-            row.kind + (f" to {row.rolled_back_to}" if row.rolled_back_to else ""),
-            row.created_at[:19].replace("T", " "),
-            str(row.files),
-            ", ".join(row.targets),
-        ]
-        for row in answer.data.snapshots
-    ]
-    headers = ["id", "kind", "created (UTC)", "files", "targets"]
-    console.answer(answer, [Table(headers, rows) if rows else "No snapshots yet"])
-
-
 def _lock(console: Console) -> None:
     with progress(lines=False) as told:
-        answer = _service(console).upkeep.lock(_request(console), told)
+        answer = open_deploy(console).upkeep.lock(_request(console), told)
     done = answer.data
     console.answer(answer, [f"Locked {done.modules} module(s) in {done.lockfile}"])
 
 
 def _fetch(console: Console) -> None:
     with progress(lines=False) as told:
-        answer = _service(console).upkeep.fetch(_request(console), told)
+        answer = open_deploy(console).upkeep.fetch(_request(console), told)
     done = answer.data
     console.answer(answer, [f"{done.git_modules_fetched} git module(s) in {done.store}"])
 
 
 def _update(console: Console) -> None:
-    given, upkeep, request = console.arguments, _service(console).upkeep, _request(console)
-    wanted = {"lock": given.lock, "fetch": given.fetch}
+    given, upkeep, request = console.arguments, open_deploy(console).upkeep, _request(console)
+    wanted = {"lock": given.lock, "fetch": given.fetch, "moving": tuple(given.modules)}
     if any(upkeep.update_steps(request, **wanted)):
-        _require_yes(console, "update")
+        require_yes(console, "update")
     with progress(lines=False) as told:
         answer = upkeep.update(request, told, **wanted)
     rows = [report.step_line(step) for step in answer.data.steps]
@@ -267,13 +291,17 @@ def _update(console: Console) -> None:
 
 _COMMANDS: dict[str, Callable[[Console], int | None]] = {
     "init": _init,
+    "import": _import,
+    "keep": _keep,
     "plan": _plan,
     "diff": _diff,
     "status": _status,
     "doctor": _doctor,
     "deploy": _deploy,
-    "rollback": _rollback,
-    "snapshots": _snapshots,
+    "rollback": back.rollback,
+    "undo": back.undo,
+    "uninstall": back.uninstall,
+    "snapshots": back.snapshots,
     "lock": _lock,
     "fetch": _fetch,
     "update": _update,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from fleet_agentpack.console.command import Line
+from fleet_agentpack.console.row import Row
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.deploy import results
@@ -49,7 +50,7 @@ def plan_lines(paint: Paint, data: results.PlanData) -> Iterator[Line]:
     yield paint(_summary(data.summary), "bold")
     for row in data.changes:
         op = paint(f"{row.op.capitalize():<6}", _COLOURS[row.op])
-        yield op, f"{row.target:<11} {row.path}{_note(row)}"
+        yield Row((op, f"{row.target:<11}"), f"{row.path}{_note(row)}")
 
 
 def _note(row: results.ChangeRow) -> str:
@@ -98,12 +99,12 @@ def status_lines(paint: Paint, data: results.StatusData) -> Iterator[Line]:
     else:
         yield "No drift"
     for group in data.summary_by_root:
-        yield paint(f"{group.target} {group.root}", "bold")
+        yield Row(paint(group.target, "bold"), group.root)
         for row in data.drift:
             if (row.target, row.root) == (group.target, group.root):
                 kind = paint(f"  {row.kind:<8}", _DRIFT_COLOURS[row.kind])
                 cause = "" if isinstance(row.cause, Unknown) else f"  ({_CAUSES[row.cause]})"
-                yield kind, os.path.relpath(row.path, row.root) + cause
+                yield Row(kind, os.path.relpath(row.path, row.root) + cause)
     yield from _next_actions(data.next_actions)
 
 

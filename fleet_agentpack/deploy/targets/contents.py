@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import get_args
 
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.manifest import Module
 from fleet_agentpack.deploy.model import Blob, Layer, Output, Root, module_fs_key, safe_name
 from fleet_agentpack.deploy.targets.target import Chosen, Contents, Made
-from fleet_agentpack.deploy.validate import only_file
+from fleet_agentpack.deploy.validate import INSTRUCTIONS, TOML, only_file
 
 SEPARATOR = "\n\n---\n\n"
+_MARKER = "<!-- agentpack:module="
 END_MARKER = "<!-- /agentpack -->"
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 
@@ -21,6 +23,7 @@ def combined(name: str) -> Contents:
     """All instructions as one file; markers separate two or more."""
 
     def render(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
+        chosen = [(module, tree) for module, tree in chosen if INSTRUCTIONS in tree]
         if chosen:
             ids = tuple(module.id for module, _ in chosen)
             yield Output(root, root.path(name), _joined(chosen, made), ids)
@@ -34,6 +37,7 @@ def single_files(suffix: str = ".md") -> Contents:
     def render(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
         for module, tree in chosen:
             name, blob = only_file(tree)
+            name = module.output or name
             if not name.endswith(suffix):
                 name = name.removesuffix(".md") + suffix
             yield Output(root, root.path(name), blob, (module.id,))
@@ -41,39 +45,83 @@ def single_files(suffix: str = ".md") -> Contents:
     return render
 
 
+def toml_commands(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
+    """The commands that are in Gemini's own format."""
+    for module, tree in chosen:
+        name, blob = only_file(tree)
+        if name.endswith(TOML):
+            yield Output(root, root.path(module.output or name), blob, (module.id,))
+
+
 def skills(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
     """Each module's whole tree in a directory of its own."""
     for module, tree in chosen:
-        directory = module.name if module.name is not None else safe_name(module.id)
-        prefix, ids = root.path(f"{directory}/"), (module.id,)
-        yield from [Output(root, prefix + name, blob, ids) for name, blob in tree.items()]
+        named = module.name if module.name is not None else safe_name(module.id)
+        directory = module.output or named
+        prefix, ids, new = root.path(f"{directory}/"), (module.id,), partial(tuple.__new__, Output)
+        yield from [new((root, prefix + name, blob, ids)) for name, blob in tree.items()]
+
+
+def rule_files(suffix: str) -> Contents:
+    """The files of instructions modules that are written for one tool, as they are."""
+
+    def render(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
+        for module, tree in chosen:
+            if INSTRUCTIONS not in tree:
+                for name, blob in tree.items():
+                    if name.endswith(suffix):
+                        yield Output(root, root.path(name), _plain(blob), (module.id,))
+
+    return render
 
 
 def rules(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
-    """Each instructions module as a rule file that always applies."""
+    """Each instructions module as a rule that always applies; a rule file stays as it is."""
+    yield from _own_rules(root, chosen, made)
     for module, tree in chosen:
-        text = tree["AGENTS.md"]
-        key = ("rule", module.id, text.sha256, text.layer)
+        if INSTRUCTIONS not in tree:
+            continue
+        text = tree[INSTRUCTIONS]
+        key = ("rule", module.id, text.sha256, text.layer, text.private)
         if key not in made:
             title = json.dumps(f"agentpack: {module.id}", ensure_ascii=False)
             header = f"---\ndescription: {title}\nglobs: []\nalwaysApply: true\n---\n\n"
             data = header.encode() + text.read()
             whole = data if data.endswith(b"\n") else data + b"\n"
-            made[key] = Blob.of(whole, layer=text.layer)
+            made[key] = Blob.of(whole, layer=text.layer, private=text.private)
         name = f"{module_fs_key(module.id)}.mdc"
         yield Output(root, root.path(name), made[key], (module.id,))
 
 
+_own_rules = rule_files(".mdc")
+
+
 def _joined(chosen: Chosen, made: Made) -> Blob:
     if len(chosen) == 1:
-        return _plain(chosen[0][1]["AGENTS.md"])
-    texts = [(module, tree["AGENTS.md"]) for module, tree in chosen]
-    key = ("joined", *((module.id, text.sha256, text.layer) for module, text in texts))
+        return _plain(chosen[0][1][INSTRUCTIONS])
+    texts = [(module, tree[INSTRUCTIONS]) for module, tree in chosen]
+    key = (
+        "joined",
+        *((module.id, text.sha256, text.layer, text.private) for module, text in texts),
+    )
     if key not in made:
         sections = [_section(module, text) for module, text in texts]
         highest = max((text.layer for _, text in texts), key=LAYERS.index)
-        made[key] = Blob.of(SEPARATOR.join(sections).encode(), layer=highest)
+        private = any(text.private for _, text in texts)
+        joined = SEPARATOR.join(sections).encode()
+        made[key] = Blob.of(joined, layer=highest, private=private)
     return made[key]
+
+
+def section_lines(text: str) -> Iterator[tuple[str, int, int]]:
+    """The modules of a joined text, each with its first and last line, the markers included."""
+    module_id, first = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(_MARKER) and line.endswith(" -->"):
+            module_id, first = line[len(_MARKER) : -len(" -->")], number
+        elif line == END_MARKER and module_id:
+            yield module_id, first, number
+            module_id = ""
 
 
 def _plain(blob: Blob) -> Blob:
@@ -88,4 +136,4 @@ def _section(module: Module, blob: Blob) -> str:
         message = f"AGENTS.md of module {module.id} is not UTF-8 text"
         raise DeployError.because("module_invalid", message, module_id=module.id) from error
     newline = "" if text.endswith("\n") else "\n"
-    return f"<!-- agentpack:module={module.id} -->\n{text}{newline}{END_MARKER}"
+    return f"{_MARKER}{module.id} -->\n{text}{newline}{END_MARKER}"

@@ -45,6 +45,7 @@ class Target:
     checks: tuple[str, ...] = ()  # module types that are checked even when their option is off
     user_dir: Callable[[TargetConfig, Home], str] = _users_own
     options: Mapping[str, str] = field(default_factory=dict)  # besides those of the areas
+    original: bool = True  # whether agentpack 0.9.1 knows it; a starter repo names no others
 
     @property
     def project_only(self) -> bool:

@@ -1,0 +1,24 @@
+"""What the deploy commands have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleet_agentpack.console.command import Console
+from fleet_agentpack.deploy.errors import DeployError
+
+if TYPE_CHECKING:
+    from fleet_agentpack.deploy.service import DeployService
+
+
+def open_deploy(console: Console) -> DeployService:
+    """The service for this command's environment."""
+    from fleet_agentpack.deploy.service import open_service
+
+    return open_service(console.settings)
+
+
+def require_yes(console: Console, command: str) -> None:
+    """With `--json`, a command that writes needs `--yes`."""
+    if console.as_json and not console.arguments.yes:
+        raise DeployError.confirm_required(command)

@@ -1,0 +1,1 @@
+"""Brings configuration that is already there into a pack."""

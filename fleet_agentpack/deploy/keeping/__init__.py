@@ -1,0 +1,1 @@
+"""Brings edits of deployed files back into the pack."""
