@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.models import Choices, NewAgent
 
 MAX_NAME = 20
 MAX_EXISTING_NAME = 32  # Coder's limit: agents made elsewhere may have longer names than ours
@@ -23,6 +24,14 @@ def check_new_name(name: str) -> None:
             " and digits with single hyphens between them, but not 'new' or 'create'.",
             field="name",
         )
+
+
+def new_agent(name: str, project: str, role: str, spec: str, choices: Choices) -> NewAgent:
+    """An agent that is to be created, once its name and texts are checked."""
+    check_new_name(name)
+    given = {"project": project, "role": role, "spec": spec}
+    texts = {field: required(text, field) for field, text in given.items()}
+    return NewAgent(name, **texts, choices=choices)
 
 
 def check_existing_name(name: str) -> None:

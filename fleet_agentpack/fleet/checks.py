@@ -38,6 +38,7 @@ def checks(settings: Settings) -> Iterable[Check]:
         yield Check("fleet", "projects", "note", "none", advice)
     if engine == "local":
         yield _agent_program(settings, table)
+        yield _sandbox(settings, table)
 
 
 async def _ask(settings: Settings) -> tuple[AgentList, ProjectList]:
@@ -46,6 +47,25 @@ async def _ask(settings: Settings) -> tuple[AgentList, ProjectList]:
         return await fleet.agents(), await fleet.projects()
     finally:
         await fleet.close()
+
+
+def _sandbox(settings: Settings, table: FleetTable) -> Check:
+    """Which sandbox holds agents' programs here."""
+    from fleet_agentpack.fleet.local.sandbox import why_not
+
+    own = "the programs' own means hold"
+    program = shutil.which("bwrap", path=settings.environ.get("PATH"))
+    if table.sandbox == "off":
+        advice = 'remove [fleet] sandbox = "off" to use bubblewrap'
+        return Check("fleet", "agent sandbox", "note", f"switched off; {own}", advice)
+    if program is None:
+        advice = "on Linux, install bubblewrap (bwrap)"
+        return Check("fleet", "agent sandbox", "note", f"no bubblewrap; {own}", advice)
+    reason = why_not(program)
+    if reason is None:
+        return Check("fleet", "agent sandbox", "ok", f"bubblewrap: {program}")
+    advice = "allow unprivileged user namespaces, where a container or AppArmor forbids them"
+    return Check("fleet", "agent sandbox", "note", f"{reason}; {own}", advice)
 
 
 def _agent_program(settings: Settings, table: FleetTable) -> Check:

@@ -37,6 +37,7 @@ class FleetError(AppError):
         "show_agent_task_history": "fleet history {agent_name}",
         "stop_agent_task": "fleet stop {agent_name}",
         "delete_agent": "fleet delete {agent_name}",
+        "wait_for_agents": "fleet wait",
     }
 
     def __init__(self, kind: Kind, message: str, *actions: Action, **details: object) -> None:
@@ -111,6 +112,15 @@ class FleetError(AppError):
         )
 
     @classmethod
+    def confirm_required(cls, tool: str) -> Self:
+        """400 for a change without `yes: true`."""
+        return cls.bad_request(
+            f"{called(tool)} changes a branch of the user's: call it again with yes: true once they"
+            " want that. Nothing was changed.",
+            field="yes",
+        )
+
+    @classmethod
     def not_approved(cls, tool: str, refusal: Refusal) -> Self:
         """400 for a change that a person was to agree to and has not."""
         return cls.bad_request(
@@ -127,3 +137,7 @@ class FleetError(AppError):
 
 class UnconfirmedError(FleetError):
     """503: a message was sent, but it is not known whether it arrived."""
+
+
+class NotAnsweringError(FleetError):
+    """503: an agent is there, but its program does not answer; it may only be starting."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ from fleet_agentpack.fleet.models import Task, TaskStatus
 from fleet_agentpack.kit.locks import file_lock
 
 BUSY_TIMEOUT_S = 10.0
+LEAST_ROOM = 100_000  # bytes; below that, SQLite fails in ways of its own
 COLUMNS = tuple(field.name for field in fields(Task))
-_TIMES = {"created_at", "started_at", "completed_at", "reported_before"}
+_TIMES = {"created_at", "started_at", "completed_at", "reported_before", "reported_until"}
 _OPEN = "status IN ('pending', 'running')"
 # ruff: noqa: S608 - statements are made of our own column names
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM tasks"
@@ -47,7 +50,7 @@ class Ledger:
 
     def open_tasks(self) -> dict[str, Task]:
         """The open task of every agent that has one, by workspace id."""
-        with self._reading() as db:
+        with self.reading() as db:
             rows = db.execute(f"{_SELECT} WHERE {_OPEN}")
             return {task.workspace_id: task for task in map(_task, rows)}
 
@@ -68,10 +71,26 @@ class Ledger:
         found, _ = self.page(workspace_id, 0, 1)
         return found[0] if found else None
 
+    def totals(self) -> tuple[dict[str, Task], dict[str, float]]:
+        """Each agent's last task, and what its tasks cost where that is known; by workspace id."""
+        newest = "SELECT workspace_id, max(created_at) FROM tasks GROUP BY workspace_id"
+        costs = "SELECT workspace_id, sum(cost_usd) FROM tasks GROUP BY workspace_id"
+        with self.reading() as db:
+            rows = db.execute(f"{_SELECT} WHERE (workspace_id, created_at) IN ({newest})")
+            last = {task.workspace_id: task for task in map(_task, rows)}
+            return last, {agent: cost for agent, cost in db.execute(costs) if cost is not None}
+
+    def spent(self, workspace_id: str) -> float | None:
+        """What an agent's tasks have cost; None where no program said so."""
+        query = "SELECT sum(cost_usd) FROM tasks WHERE workspace_id = ?"
+        with self.reading() as db:
+            cost: float | None = db.execute(query, [workspace_id]).fetchone()[0]
+            return cost
+
     def page(self, workspace_id: str, offset: int, limit: int) -> tuple[list[Task], int]:
         """Some of an agent's tasks, newest first, and how many there are in all."""
         where = "WHERE workspace_id = ?"
-        with self._reading() as db:
+        with self.reading() as db:
             total = db.execute(f"SELECT count(*) FROM tasks {where}", [workspace_id]).fetchone()[0]
             if offset >= total:
                 return [], int(total)
@@ -83,7 +102,7 @@ class Ledger:
 
     def claim(self, task: Task) -> None:
         """Add a task that is about to start. Raises `TaskOpenError` when another one is open."""
-        with self._writing() as db:
+        with self.writing() as db:
             try:
                 db.execute(_INSERT, _row(task))
             except sqlite3.IntegrityError as error:
@@ -91,7 +110,7 @@ class Ledger:
 
     def release(self, task_id: str) -> None:
         """Take a claim back: the task never reached its agent."""
-        with self._writing() as db:
+        with self.writing() as db:
             db.execute("DELETE FROM tasks WHERE id = ? AND status = 'pending'", [task_id])
 
     def confirm(self, task_id: str, started_at: datetime) -> Task:
@@ -106,13 +125,17 @@ class Ledger:
         """Note that a stop of this task was requested, or that the request failed."""
         return self._change(task_id, lambda task: replace(task, stop_requested=requested))
 
-    def finish(self, task_id: str, status: TaskStatus, at: datetime) -> Task:
-        """End a task, whatever was reported about it."""
-        return self._change(task_id, lambda task: task.ended(status, at))
+    def finish(
+        self, task_id: str, status: TaskStatus, at: datetime, until: datetime | None = None
+    ) -> Task:
+        """End a task, whatever was reported about it until then, by the engine's clock."""
+        return self._change(
+            task_id, lambda task: replace(task.ended(status, at), reported_until=until)
+        )
 
     def relabel(self, tasks: Sequence[Task]) -> None:
         """Correct who started these tasks."""
-        with self._writing() as db:
+        with self.writing() as db:
             for task in tasks:
                 db.execute("UPDATE tasks SET source = ? WHERE id = ?", [task.source, task.id])
 
@@ -123,10 +146,10 @@ class Ledger:
 
         Nothing is locked or written while there is nothing to change.
         """
-        with self._reading() as db:
+        with self.reading() as db:
             tasks = _of_build(db, workspace_id, build)
         if decide(tasks):
-            with self._writing() as db:
+            with self.writing() as db:
                 for task in decide(_of_build(db, workspace_id, build)):
                     _upsert(db, task)
                 tasks = _of_build(db, workspace_id, build)
@@ -138,7 +161,7 @@ class Ledger:
         )
 
     def _change(self, task_id: str, change: Callable[[Task], Task]) -> Task:
-        with self._writing() as db:
+        with self.writing() as db:
             row = db.execute(f"{_SELECT} WHERE id = ?", [task_id]).fetchone()
             if row is None:
                 raise FleetError.unavailable(f"Task {task_id} is no longer in the ledger.")
@@ -147,19 +170,46 @@ class Ledger:
         return task
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The database, to be read. Raises 503 if it cannot be used."""
         with self._lock:
             try:
                 yield self._connected()
             except (sqlite3.Error, OSError, NewerLedgerError) as error:
-                told = f"The task ledger {self._path} cannot be used: {error}"
-                raise FleetError.unavailable(told, ledger=str(self._path)) from error
+                raise self._unusable(error) from error
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._reading() as db, db:  # commits, or rolls back when an error leaves it
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The database in a transaction of its own, which an error takes back."""
+        with self.reading() as db:
             db.execute("BEGIN IMMEDIATE")
-            yield db
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                # SQLite has taken back some failures itself, a full disk among them.
+                with suppress(sqlite3.Error):
+                    if db.in_transaction:
+                        db.execute("ROLLBACK")
+                raise
+
+    def _unusable(self, error: Exception) -> FleetError:
+        if self._is_disk_full(error):
+            told = f"The disk is full: the task ledger {self._path} cannot be written. Free some"
+            return FleetError.unavailable(f"{told} space and try again.", ledger=str(self._path))
+        told = f"The task ledger {self._path} cannot be used: {error}"
+        return FleetError.unavailable(told, ledger=str(self._path))
+
+    def _is_disk_full(self, error: Exception) -> bool:
+        """Whether there is no room; SQLite reports that as an I/O error of its own, too."""
+        code = getattr(error, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) in (ENOSPC, EDQUOT):
+            return True
+        if code is None or code & 0xFF != sqlite3.SQLITE_IOERR:
+            return False
+        with suppress(OSError):
+            return shutil.disk_usage(self._path.parent).free < LEAST_ROOM
+        return False
 
     def _connected(self) -> sqlite3.Connection:
         if self._db is None:
@@ -203,14 +253,13 @@ def _upsert(db: sqlite3.Connection, task: Task) -> None:
 
 
 def _row(task: Task) -> list[object]:
-    return [_written(getattr(task, name)) for name in COLUMNS]
+    values = [getattr(task, name) for name in COLUMNS]
+    return [written(value) if isinstance(value, datetime) else value for value in values]
 
 
-def _written(value: object) -> object:
-    """Times as text of one width, so that their order is the text's order."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds")
-    return value
+def written(moment: datetime) -> str:
+    """A time as text of one width, so that their order is the text's order."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _task(row: Sequence[Any]) -> Task:

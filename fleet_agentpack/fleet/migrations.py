@@ -40,7 +40,28 @@ def _tasks(db: sqlite3.Connection) -> None:
     )
 
 
-STEPS: list[Callable[[sqlite3.Connection], None]] = [_tasks]
+def _reports(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE tasks ADD COLUMN progress TEXT")
+    db.execute("ALTER TABLE tasks ADD COLUMN reported_until TEXT")
+
+
+def _agents(db: sqlite3.Connection) -> None:
+    db.execute(
+        """
+        CREATE TABLE agents (
+          workspace_id TEXT PRIMARY KEY,
+          name TEXT NOT NULL COLLATE NOCASE,
+          role TEXT NOT NULL,
+          spec TEXT NOT NULL,
+          untold TEXT NOT NULL DEFAULT '',
+          deleted_at TEXT
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX tasks_by_name ON tasks (agent_name COLLATE NOCASE, created_at DESC)")
+
+
+STEPS: list[Callable[[sqlite3.Connection], None]] = [_tasks, _reports, _agents]
 
 
 def migrate(db: sqlite3.Connection) -> None:

@@ -4,6 +4,10 @@ A report has a state (`working`, `idle`, `complete`, `failure`); a stretch of wo
 its end is an episode. The clocks of two machines differ, so our own tasks find their episode by
 order, on the engine's clock: the first episode that opened after the newest report known when the
 task was started. An episode without a task of ours is a task that somebody else started.
+
+Not every stretch of work has a reported end. One is over, too, when work is reported again after
+another task was started or after a stop, and when the agent itself is still and has not reported
+anything for a while.
 """
 
 from __future__ import annotations
@@ -17,27 +21,37 @@ from fleet_agentpack.fleet.models import AgentSnapshot, Episode, StatusReport, T
 
 # A claim that was neither confirmed nor released within this time belongs to a process that died.
 CLAIM_S = 60.0
+# A program whose screen is still for longer than this, and that reports nothing, is not working.
+QUIET_S = 30.0
+LATE_S = 60.0  # from the end of a task to the last report of its work
 REBUILT = "The workspace was stopped or rebuilt before the task ended."
 UNCONFIRMED = "The agent never confirmed the task."
 _ENDINGS: dict[str, Literal["completed", "failed"]] = {"complete": "completed", "failure": "failed"}
 
 
-def episodes(reports: Iterable[StatusReport]) -> tuple[Episode, ...]:
-    """The stretches of work in reports given oldest first."""
+def episodes(
+    reports: Iterable[StatusReport], borders: Sequence[datetime] = ()
+) -> tuple[Episode, ...]:
+    """The stretches of work in reports given oldest first; none goes on beyond a border."""
     found: list[Episode] = []
+    newest: datetime | None = None
     for report in reports:
         last = found[-1] if found else None
         if report.state == "working":
-            if last and last.ended is None:
-                found[-1] = replace(last, text=report.message or last.text)
+            crossed = newest and any(newest <= border < report.at for border in borders)
+            if last and last.ended is None and not crossed:
+                found[-1] = replace(last, progress=report.message or last.progress)
             else:
-                found.append(Episode(report.id, report.at, report.message))
+                if last and last.ended is None:
+                    found[-1] = replace(last, ended="idle", closed_at=newest)
+                found.append(Episode(report.id, report.at, report.message, report.message))
         elif last and (last.ended is None or (last.ended == "idle" and report.state in _ENDINGS)):
             # After `idle`: the pause was noticed before the agent reported.
             found[-1] = _closed(last, report)
         elif report.state in _ENDINGS:
             alone = Episode(report.id, report.at, report.message, opening_seen=False)
             found.append(_closed(alone, report))
+        newest = report.at
     return tuple(found)
 
 
@@ -53,20 +67,38 @@ def reconcile(tasks: Sequence[Task], agent: AgentSnapshot) -> list[Task]:
     known = {task.episode or task.id: task for task in tasks}
     followed: set[str] = set()
     floor: datetime | None = None
-    for episode in agent.episodes:
+    for episode in _worked(tasks, agent):
         task = known.get(episode.key) or _waiting(kept.values(), episode, agent, floor)
         if task is None:
             if episode.opening_seen:
-                kept[episode.key] = _follow(_foreign(episode, agent), episode)
+                kept[episode.key] = _follow(_foreign(episode, agent), episode, agent)
             continue
         floor = max(floor, task.created_at) if floor else task.created_at
         followed.add(task.id)
-        kept[task.id] = _follow(task, episode)
+        kept[task.id] = _follow(task, episode, agent)
     for task in tasks:
         if task.open and task.id not in followed:
             kept[task.id] = _unreported(task, agent)
     before = {task.id: task for task in tasks}
     return [task for task in kept.values() if before.get(task.id) != task]
+
+
+def _worked(tasks: Sequence[Task], agent: AgentSnapshot) -> Sequence[Episode]:
+    """The agent's stretches of work, as far as its reports and our own tasks tell them apart."""
+    if not agent.reports:
+        return agent.episodes
+    times = (at for task in tasks for at in (task.reported_before, task.reported_until))
+    found = episodes(agent.reports, [at for at in times if at])
+    if found and found[-1].ended is None and _is_quiet(agent):
+        return (*found[:-1], replace(found[-1], ended="idle", closed_at=agent.reported_at))
+    return found
+
+
+def _is_quiet(agent: AgentSnapshot) -> bool:
+    """Whether the agent's program is still, and nothing was reported for a while."""
+    if agent.activity != "stable" or agent.heard_at is None or agent.reported_at is None:
+        return False
+    return agent.heard_at - agent.reported_at >= timedelta(seconds=QUIET_S)
 
 
 def _waiting(
@@ -80,8 +112,15 @@ def _waiting(
         and task.build == agent.build
         and (floor is None or task.created_at > floor)
         and (task.reported_before is None or task.reported_before < episode.opened_at)
+        and not _is_long_over(task, episode)
     ]
     return max(candidates, key=lambda task: task.created_at, default=None)
+
+
+def _is_long_over(task: Task, episode: Episode) -> bool:
+    until = task.reported_until
+    late = timedelta(seconds=LATE_S)
+    return not task.open and until is not None and episode.opened_at > until + late
 
 
 def _foreign(episode: Episode, agent: AgentSnapshot) -> Task:
@@ -97,21 +136,27 @@ def _foreign(episode: Episode, agent: AgentSnapshot) -> Task:
     )
 
 
-def _follow(task: Task, episode: Episode) -> Task:
+def _follow(task: Task, episode: Episode, agent: AgentSnapshot) -> Task:
     """The task with the state of its episode; a task that was stopped stays stopped."""
     attached = replace(task, episode=episode.key)
-    if task.id == episode.key:
-        attached = replace(attached, description=episode.text)
     if task.status == "stopped":
         return attached
+    if task.open:
+        attached = replace(attached, progress=episode.progress or None)
+    if task.id == episode.key:
+        attached = replace(attached, description=episode.text or episode.progress)
     started = replace(attached, started_at=task.started_at or episode.opened_at)
     if episode.ended is None:
         return replace(started, status="running") if task.open else attached
     status: TaskStatus = "failed" if episode.ended == "failed" else "completed"
     if task.stop_requested and episode.ended == "idle":
         status = "stopped"
+    if task.reported_until is not None and episode.ended == "idle":
+        return attached  # it was over before that was reported
     ended = started.ended(status, episode.closed_at or episode.opened_at, episode.outcome or None)
-    return replace(ended, cost_usd=episode.cost_usd)
+    is_silent = episode.ended == "idle" and task.open and _is_quiet(agent)
+    until = agent.clock if is_silent else task.reported_until
+    return replace(ended, cost_usd=episode.cost_usd, reported_until=until)
 
 
 def _unreported(task: Task, agent: AgentSnapshot) -> Task:
@@ -131,7 +176,7 @@ def _unreported(task: Task, agent: AgentSnapshot) -> Task:
         return task.ended("failed", agent.taken_at, UNCONFIRMED)
     if task.episode is None and agent.activity == "stable":
         # An agent that has accepted a message is `running` at once: `stable` means that it is done.
-        return task.ended(_completed(task), agent.taken_at)
+        return replace(task.ended(_completed(task), agent.taken_at), reported_until=agent.clock)
     return task
 
 

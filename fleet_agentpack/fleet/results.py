@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from fleet_agentpack.fleet.models import Source, TaskStatus
+from fleet_agentpack.fleet.models import ChangedFile, Source, TaskStatus
 from fleet_agentpack.kit.fit import Part, Rows, Text
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
@@ -59,16 +59,80 @@ class AgentSummary(NamedTuple):
     status: AgentStatus
     current_task: str | None
 
+    @property
+    def rank(self) -> int:
+        """Where not all agents fit, those with the lowest rank are shown."""
+        return RANKS[self.status]
+
+
+class WaitingAgent(AgentSummary):
+    """An agent that waits for an answer."""
+
+    __slots__ = ()
+
+    @property
+    def rank(self) -> int:
+        """Among the first."""
+        return 0
+
 
 @dataclass(frozen=True)
 class AgentList:
     """Every agent of the fleet."""
 
     parts: ClassVar[tuple[Part, ...]] = (
-        Rows("agents", collection="fleet://agents", first=lambda row: RANKS[row.status]),
+        Rows("agents", collection="fleet://agents", first=lambda row: row.rank),
     )
     agents: list[AgentSummary]
     total_count: int
+    warnings: Maybe[tuple[str, ...]] = UNKNOWN
+
+
+class OverviewRow(NamedTuple):
+    """An agent as a person at a terminal wants to see it."""
+
+    name: str
+    status: AgentStatus
+    activity: str  # what it does now
+    elapsed_s: int | None  # since its task began
+    cost_usd: float | None  # of all its tasks
+    last_outcome: str
+    attention: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Every agent of the fleet, for a person at a terminal."""
+
+    agents: list[OverviewRow]
+
+
+@dataclass(frozen=True)
+class AwaitedAgent:
+    """An agent that is no longer busy, and how its last task ended."""
+
+    name: str
+    status: AgentStatus
+    last_outcome: Maybe[str] = UNKNOWN
+    attention: Maybe[str] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class StillBusy:
+    """An agent that goes on working."""
+
+    name: str
+    current_task: str | None
+
+
+@dataclass(frozen=True)
+class AwaitedAgents:
+    """What came of waiting for agents."""
+
+    parts: ClassVar[tuple[Part, ...]] = (Rows("done"), Rows("still_busy"))
+    done: list[AwaitedAgent]
+    still_busy: list[StillBusy]
+    timed_out: bool
 
 
 @dataclass(frozen=True)
@@ -133,6 +197,8 @@ class TaskSummary:
     created_at: str
     started_at: str | None
     completed_at: str | None
+    cost_usd: Maybe[float] = UNKNOWN
+    known_only_here: Maybe[bool] = UNKNOWN  # other controllers of the agent cannot see it
 
 
 @dataclass(frozen=True)
@@ -146,6 +212,33 @@ class TaskHistory:
     page_size: int
     total_pages: int
     warnings: Maybe[tuple[str, ...]] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class PastTask:
+    """A task with its whole description and result."""
+
+    id: str
+    description: str
+    status: TaskStatus
+    source: Source
+    created_at: str
+    started_at: str | None
+    completed_at: str | None
+    result: str | None
+    cost_usd: float | None
+
+
+@dataclass(frozen=True)
+class Past:
+    """Everything that the ledger has of an agent, also of one that is gone; newest first."""
+
+    parts: ClassVar[tuple[Part, ...]] = (Rows("tasks"),)
+    workspace_id: str
+    agent_name: str
+    deleted_at: str | None
+    tasks: list[PastTask]
+    total_count: int
 
 
 @dataclass(frozen=True)
@@ -188,7 +281,54 @@ class Transcript:
     lines: list[TranscriptLine]
 
 
-Described = TypeVar("Described", AgentDetail, TaskSummary, RunningTask, TranscriptLine)
+@dataclass(frozen=True)
+class AgentWork:
+    """What an agent has made since it started, and what it said last."""
+
+    parts: ClassVar[tuple[Part, ...]] = (
+        Text("diff"),
+        Text("result"),
+        Rows("messages"),
+        Rows("files"),
+    )
+    branch: str | None
+    base: str | None
+    directory: str | None
+    ahead: int
+    files: Sequence[ChangedFile]
+    diff: str
+    messages: list[TranscriptLine]
+    result: str | None  # of the last task, in full
+    warnings: Maybe[tuple[str, ...]] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class WorkMerged:
+    """An agent's work in a branch of the user's; without a commit, it was declined."""
+
+    parts: ClassVar[tuple[Part, ...]] = (Rows("files"),)
+    message: str
+    commit: Maybe[str] = UNKNOWN
+    files: Maybe[Sequence[str]] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class WorkSynced:
+    """An agent's work on top of the newest commit that it came from."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class WorkProposed:
+    """A pull request of an agent's work, or how to make one."""
+
+    message: str
+    push: Maybe[str]
+    url: Maybe[str]
+
+
+Described = TypeVar("Described", AgentDetail, TaskSummary, PastTask, RunningTask, TranscriptLine)
 
 
 def describe(kind: type[Described], value: object, **given: Any) -> Described:
@@ -200,7 +340,9 @@ def describe(kind: type[Described], value: object, **given: Any) -> Described:
 
 
 def _told(value: object) -> object:
-    """A value; a time in the contract's form, `YYYY-MM-DDTHH:MM:SSZ`."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return value
+    return moment(value) if isinstance(value, datetime) else value
+
+
+def moment(at: datetime) -> str:
+    """A time in the contract's form, `YYYY-MM-DDTHH:MM:SSZ`."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,6 +12,22 @@ class Persona(Role):
     """A role with the prompt that makes a program play it."""
 
     prompt: str
+    allow: tuple[str, ...] = ()  # paths that may be read, and the only commands that may be run
+    network: bool = True
+    program: str | None = None
+    model: str | None = None
+    max_minutes: float | None = None
+    max_cost_usd: float | None = None
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The only commands that may be run; none: any."""
+        return tuple(each for each in self.allow if not each.startswith(("/", "~")))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What may be read besides the usual; with `:rw` at the end, also written."""
+        return tuple(each for each in self.allow if each.startswith(("/", "~")))
 
     @property
     def public(self) -> Role:

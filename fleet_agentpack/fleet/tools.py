@@ -1,7 +1,7 @@
-"""The nine fleet tools: agents, their tasks, the projects and roles to choose from."""
+"""The fleet's tools: agents, their tasks and work, the projects and roles to choose from."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastmcp.dependencies import Depends
 from pydantic import Field
@@ -10,7 +10,13 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.approval import Approval, CurrentApproval, Unanswered
 from fleet_agentpack.wire.call import Call, CurrentCall
-from fleet_agentpack.wire.provider import DESTROYS_REMOTE, READS_REMOTE, WRITES_REMOTE, DomainTools
+from fleet_agentpack.wire.provider import (
+    DESTROYS_REMOTE,
+    EXTRA,
+    READS_REMOTE,
+    WRITES_REMOTE,
+    DomainTools,
+)
 from fleet_agentpack.wire.resources import bounded_text, told
 
 if TYPE_CHECKING:
@@ -105,13 +111,17 @@ async def delete_agent(
 
 @mcp.tool(annotations=WRITES_REMOTE)
 async def start_agent_task(
-    *, fleet: "FleetService" = Depends(mcp.service), agent_name: str, task_description: str
+    *,
+    fleet: "FleetService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    agent_name: str,
+    task_description: str,
 ) -> "results.TaskChanged":
     """Give an idle agent a task; the agent keeps working after this call returns.
 
     [Watch it with {show_agent}[, interrupt it with {stop_agent_task}].]
     """
-    return await fleet.start(agent_name, task_description)
+    return await fleet.start(agent_name, task_description, call.report)
 
 
 @mcp.tool(annotations=DESTROYS_REMOTE)
@@ -147,6 +157,49 @@ async def list_agent_projects(
     return await fleet.projects()
 
 
+@mcp.tool(annotations=READS_REMOTE, tags={EXTRA})
+async def wait_for_agents(
+    *,
+    fleet: "FleetService" = Depends(mcp.service),
+    call: Call = CurrentCall(),
+    agent_names: Annotated[list[str], Field(description="Default: all busy ones")] = [],  # noqa: B006
+    any: bool = False,
+    timeout_s: Annotated[int, Field(ge=1, le=240)] = 120,
+) -> "results.AwaitedAgents":
+    """Wait until agents, or any of them, are no longer busy. [Then call {show_agent_work}.]"""
+    from fleet_agentpack.fleet.awaiting import wait_for
+
+    return await wait_for(fleet, agent_names, call.report, any_one=any, timeout_s=timeout_s)
+
+
+@mcp.tool(annotations=READS_REMOTE, tags={EXTRA})
+async def show_agent_work(
+    *, fleet: "FleetService" = Depends(mcp.service), agent_name: str
+) -> "results.AgentWork":
+    """Show what an agent has made: branch, diff, last messages, whole result."""
+    return await fleet.work(agent_name)
+
+
+@mcp.tool(annotations=DESTROYS_REMOTE, tags={EXTRA})
+async def merge_agent_work(
+    *,
+    fleet: "FleetService" = Depends(mcp.service),
+    approval: Approval = CurrentApproval(),
+    agent_name: str,
+    into: str | None = None,
+    squash: bool = False,
+    yes: Literal[True],  # noqa: ARG001 - checked before this is called
+) -> "results.WorkMerged | Unanswered":
+    """Merge an idle agent's work into a branch of the project, all of it or nothing.
+
+    [Call {show_agent_work} first.]
+    """
+    return await approval.carry_out(
+        lambda: fleet.finished.merging(agent_name, into, squash),
+        lambda approved: fleet.finished.merge(agent_name, into, squash, approved),
+    )
+
+
 @mcp.collection("fleet://agents")
 async def agents(fleet: "FleetService", _session: str | None) -> object:
     """Every agent with its status and its task; busy ones first where not all fit on a page."""
@@ -162,6 +215,42 @@ async def agent(name: str, fleet: "FleetService" = Depends(mcp.service)) -> str:
         raise told(error) from error
 
 
+@mcp.resource("fleet://agents/{name}/log", mime_type="application/json")
+async def agent_log(name: str, fleet: "FleetService" = Depends(mcp.service)) -> str:
+    """What an agent said and did."""
+    try:
+        return bounded_text(await fleet.transcript(name), mcp.place_of("log"))
+    except FleetError as error:
+        raise told(error) from error
+
+
+@mcp.resource("fleet://agents/{name}/diff", mime_type="text/x-diff")
+async def agent_diff(name: str, fleet: "FleetService" = Depends(mcp.service)) -> str:
+    """What an agent has changed."""
+    try:
+        return (await fleet.work(name)).diff
+    except FleetError as error:
+        raise told(error) from error
+
+
+@mcp.resource("fleet://agents/{name}/result", mime_type="text/markdown")
+async def agent_result(name: str, fleet: "FleetService" = Depends(mcp.service)) -> str:
+    """The whole result of an agent's last task."""
+    try:
+        return (await fleet.work(name)).result or ""
+    except FleetError as error:
+        raise told(error) from error
+
+
+@mcp.resource("fleet://history/{workspace_id}", mime_type="application/json")
+async def agent_past(workspace_id: str, fleet: "FleetService" = Depends(mcp.service)) -> str:
+    """Every task of an agent with its whole result, also of an agent that is gone."""
+    try:
+        return bounded_text(await fleet.past(workspace_id), mcp.place_of("history"))
+    except FleetError as error:
+        raise told(error) from error
+
+
 @mcp.resource("fleet://projects/{project}/roles/{role}", mime_type="application/json")
 async def project_role(
     project: str, role: str, fleet: "FleetService" = Depends(mcp.service)
@@ -171,6 +260,19 @@ async def project_role(
         return bounded_text(await fleet.role(project, role), mcp.place_of("list_agent_roles"))
     except FleetError as error:
         raise told(error) from error
+
+
+async def what_agents_do(fleet: "FleetService", address: str) -> object:
+    """Differs once the resource at an address of agents does."""
+    name, _, part = address.removeprefix("fleet://agents").strip("/").partition("/")
+    if not name:
+        return await fleet.agents()
+    if part == "log":
+        return await fleet.transcript(name)
+    return await fleet.work(name) if part else await fleet.show(name)
+
+
+mcp.watched["fleet://agents"] = what_agents_do
 
 
 @mcp.completes("fleet://agents/{name}", "name")

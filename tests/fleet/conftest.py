@@ -74,5 +74,6 @@ async def local(
     machine = LocalFleet(project, fleet, settings)
     yield machine
     for row in (await fleet.agents()).agents:
-        await fleet.delete(row.name)
+        if row.status != "idle":  # files may stay, nothing may run
+            await fleet.delete(row.name)
     await fleet.close()

@@ -17,6 +17,7 @@ from tests.cassette import Cassette
 from tests.fleet.stage import CASSETTES
 
 SPACE = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
+LONG_AGO = "2026-01-01T00:00:00Z"
 JSON = {"content-type": "application/json; charset=utf-8"}
 
 
@@ -49,7 +50,9 @@ def fleet_of(size: int) -> list[dict[str, Any]]:
         text = pattern.replace(known["id"], str(uuid5(SPACE, f"workspace {number}")))
         text = text.replace(build, str(uuid5(SPACE, f"build {number}")))
         text = text.replace(agent, str(uuid5(SPACE, f"agent {number}")))
-        rows.append({**json.loads(text), "name": f"agent-{number}"})
+        row = {**json.loads(text), "name": f"agent-{number}"}
+        row["latest_build"]["created_at"] = LONG_AGO
+        rows.append(row)
     return rows
 
 
@@ -68,6 +71,7 @@ class FakeCoder(httpx.AsyncBaseTransport):
     messages: list[dict[str, str]] = field(default_factory=list)
     at_once: int = 0
     most_at_once: int = 0
+    deleted: Any = None  # the build that deleted a workspace last
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)

@@ -26,12 +26,15 @@ command = [{json.dumps(sys.executable)}, {json.dumps(str(SCRIPT))}]
 first = ["--session", "{{session}}"]
 next = ["--resume", "{{session}}"]
 instructions = ["--instructions", "{{instructions}}"]
+allowed = ["--allow", "{{command}}"]
+model = ["--model", "{{model}}"]
 unset = ["SECRET_OF_THE_CLIENT"]
 readings = [
   {{ field = "session", path = "session_id" }},
   {{ field = "text", when = {{ type = "result" }}, path = "result" }},
   {{ field = "failed", when = {{ type = "result" }}, path = "is_error" }},
-  {{ field = "cost", when = {{ type = "result" }}, path = "total_cost_usd" }},
+  {{ field = "cost", path = "total_cost_usd" }},
+  {{ field = "denied", when = {{ type = "result" }}, path = "permission_denials" }},
 ]
 """
 

@@ -3,8 +3,10 @@
 Run as `python scripted.py ARGUMENTS…` with the task on standard input. The last line of the task
 decides:  `sleep N …`, `fail …` (is_error), `crash N` (exit status), `write FILE TEXT`, `stubborn`
 (ignores interrupts), `spawn` (leaves a child behind; `spawn stubborn` one that ignores them),
-anything else is simply done. It prints JSON
-lines as Claude Code does.
+`sh COMMAND` (its output is the result), `spend A B` (reports these costs, then goes on),
+`denied A B` (was not allowed to run them), `ask QUESTION` (as its last words), `choose QUESTION`
+(with Claude Code's tool for that, which nobody answers), `mute` (ends before it says anything),
+anything else is simply done. It prints JSON lines as Claude Code does.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ def main() -> int:
     session = arguments[arguments.index("--session") + 1] if "--session" in arguments else "none"
     resumed = "--resume" in arguments
     session = arguments[arguments.index("--resume") + 1] if resumed else session
+    if task == "mute":
+        return 1
     say(type="init", session_id=session)
     say(type="heard", prompt=prompt, arguments=arguments, cwd=os.getcwd(), env=sorted(os.environ))
     words = task.split()
@@ -54,6 +58,11 @@ def main() -> int:
         time.sleep(60)
     if words[:1] == ["sleep"]:
         time.sleep(float(words[1]))
+    if words[:1] == ["spend"]:
+        for cost in words[1:]:
+            say(type="progress", total_cost_usd=float(cost))
+            Path("spent.txt").write_text(cost)
+        time.sleep(60)
     if words[:1] == ["write"]:
         Path(words[1]).write_text(" ".join(words[2:]))
     if words[:1] == ["crash"]:
@@ -61,11 +70,22 @@ def main() -> int:
         return int(words[1])
     failed = words[:1] == ["fail"]
     text = "Not logged in · Please run /login" if failed else f"Did: {task}"
+    if words[:1] == ["sh"]:
+        shell = subprocess.run(task[3:], shell=True, capture_output=True, text=True)
+        text = f"{shell.returncode}: {shell.stdout}{shell.stderr}"
+    denied = words[1:] if words[:1] == ["denied"] else []
+    refused = [{"tool_name": "Bash", "tool_input": {"command": one}} for one in denied]
+    if words[:1] == ["choose"]:
+        asked = {"questions": [{"question": task[7:], "options": []}]}
+        refused = [{"tool_name": "AskUserQuestion", "tool_input": asked}]
+    if words[:1] == ["ask"]:
+        text = f"I looked at it. {task[4:]}"
     say(
         type="result",
         subtype="success",
         is_error=failed,
         result=text,
+        permission_denials=refused,
         session_id=session,
         total_cost_usd=0.25,
     )

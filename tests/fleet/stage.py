@@ -16,10 +16,11 @@ import pytest
 
 from fleet_agentpack.fleet.coder.backend import CoderBackend, Timeouts
 from fleet_agentpack.fleet.coder.client import CoderClient
-from fleet_agentpack.fleet.coder.projects import CoderNames
+from fleet_agentpack.fleet.coder.orders import CoderNames
 from fleet_agentpack.fleet.coder.transport import Connection, Limits
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
+from fleet_agentpack.fleet.records import AgentRecords
 from fleet_agentpack.fleet.results import AgentCreated, AgentDetail
 from fleet_agentpack.fleet.service import FleetService, quiet
 from fleet_agentpack.kit.results import UNKNOWN
@@ -51,12 +52,17 @@ def service(
 ) -> FleetService:
     """A fleet service on a Coder; by default it never really waits."""
     connection = Connection(url, Secret(token), sleep=sleep, limits=limits, transport=transport)
+    kept = Ledger(ledger)
     backend = CoderBackend(
-        CoderClient(connection), names or CoderNames(), sleep=sleep, timeouts=timeouts
+        CoderClient(connection),
+        names or CoderNames(),
+        records=AgentRecords(kept),
+        sleep=sleep,
+        timeouts=timeouts,
     )
     return FleetService(
         backend,
-        Ledger(ledger),
+        kept,
         source="ai_controller",
         sleep=sleep,
         create_timeout_s=create_timeout_s,
@@ -79,11 +85,11 @@ class Stage:
     def live(self) -> bool:
         return self.cassette is None
 
-    def another(self) -> FleetService:
+    def another(self, names: CoderNames | None = None) -> FleetService:
         """A second controller on another machine: the same Coder, a ledger of its own."""
         ledger = self.folder / f"other-{time.monotonic_ns()}.db"
         sleep = asyncio.sleep if self.live else at_once
-        other = service(ledger, self.url, self.token, sleep=sleep)
+        other = service(ledger, self.url, self.token, sleep=sleep, names=names)
         self.others.append(other)
         return other
 
@@ -155,6 +161,18 @@ class Stage:
         yield there
         await client.delete_workspace(made.id)
         await client.close()
+
+    async def stop_workspace(self, name: str) -> None:
+        """Stop a workspace as a person would; in a recording somebody has."""
+        if not self.live:
+            return
+        async with httpx.AsyncClient(base_url=f"{self.url}/api/v2", timeout=30) as http:
+            http.headers["Coder-Session-Token"] = self.token
+            found = (await http.get(f"/users/me/workspace/{name}")).json()
+            path = f"/workspaces/{found['id']}/builds"
+            build = (await http.post(path, json={"transition": "stop"})).json()
+            while (await http.get(f"/workspacebuilds/{build['id']}")).json()["status"] != "stopped":
+                await asyncio.sleep(0.2)
 
     async def until_status(self, name: str, *wanted: str) -> AgentDetail:
         """The agent once it has one of these statuses; looks again, as a controller would."""

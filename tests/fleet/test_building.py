@@ -16,7 +16,7 @@ from tests.fleet.local_fleet import LocalFleet
 from tests.fleet.waiting import until
 
 GATED = """#!/bin/sh
-case "$*" in *"worktree add"*) while [ ! -e {gate} ]; do sleep 0.05; done ;; esac
+case "$*" in *" reset "*) while [ ! -e {gate} ]; do sleep 0.05; done ;; esac
 [ -e {broken} ] && exit 1
 exec {git} "$@"
 """

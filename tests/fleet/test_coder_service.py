@@ -11,14 +11,14 @@ import httpx
 import pytest
 
 from fleet_agentpack.fleet.coder.backend import Timeouts
-from fleet_agentpack.fleet.coder.projects import CoderNames
+from fleet_agentpack.fleet.coder.orders import CoderNames
 from fleet_agentpack.fleet.coder.transport import Limits
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.results import AgentSummary
 from fleet_agentpack.fleet.service import FleetService
 from tests.fleet.fakecoder import FakeCoder, fleet_of, recorded
-from tests.fleet.stage import service
+from tests.fleet.stage import HOST, service
 from tests.fleet.waiting import until
 
 LIMITS = Limits(deadline_s=0.6, backoff_s=0.001)
@@ -160,7 +160,9 @@ def hang(_: httpx.Request) -> Any:
     return asyncio.Event().wait()
 
 
-def expired(_: httpx.Request) -> httpx.Response:
+def expired(request: httpx.Request) -> httpx.Response:
+    if request.url.path.startswith("/@"):  # to an app, as if a person had come
+        return httpx.Response(303, headers={"location": f"{HOST}/login?message=signed+out"})
     return httpx.Response(401, json=UNAUTHORIZED)
 
 

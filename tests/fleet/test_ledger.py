@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -173,4 +175,29 @@ def test_of_several_processes_exactly_one_wins_each_claim(tmp_path: Path) -> Non
     assert sum(won) == 40
     ledger = Ledger(tmp_path / "fleet.db")
     assert len(ledger.open_tasks()) == 40
+    ledger.close()
+
+
+def test_a_full_disk_is_named_and_nothing_half_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "fleet.db")
+    ledger.claim(task(1, status="completed"))
+    with ledger.reading() as db:
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(FleetError, match="disk is full") as caught:
+        ledger.claim(task(2, description="x" * 50_000))
+    assert "rollback" not in str(caught.value)
+    broken = sqlite3.OperationalError("disk I/O error")
+    broken.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+        with pytest.raises(FleetError, match="disk is full"), ledger.writing():
+            raise broken
+    with ledger.reading() as db:
+        db.execute("PRAGMA max_page_count = 1000000")
+    ledger.claim(task(3))
+    rows, total = ledger.page("ws", 0, 10)
+    assert ([row.id for row in rows], total) == (["task-3", "task-1"], 2)
     ledger.close()

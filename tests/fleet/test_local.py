@@ -1,4 +1,4 @@
-"""Agents on this machine, with real processes and real worktrees."""
+"""Agents on this machine, with real processes and real repositories."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,20 @@ async def test_the_current_repository_is_the_project_and_the_three_roles_are_off
     assert (await refused(local.fleet.roles("nope")))["details"]["status"] == 404
 
 
-async def test_an_agent_is_a_worktree_on_its_own_branch(local: LocalFleet) -> None:
+async def test_an_agent_has_a_repository_of_its_own_on_its_own_branch(local: LocalFleet) -> None:
     agent = (await local.create("Papi")).agent
     assert (agent.status, agent.role, agent.project) == ("idle", "coder", "demo")
-    assert agent.metadata == {"fleet_mcp_agent_spec": SPEC}
     tree = local.tree("papi")
+    base = git(local.project, "rev-parse", "HEAD")
+    assert agent.metadata == {
+        "fleet_mcp_agent_spec": SPEC,
+        "fleet_mcp_directory": str(tree),
+        "fleet_mcp_branch": "agent/papi",
+        "fleet_mcp_base": base,
+        "fleet_mcp_ahead": "0",
+        "fleet_mcp_changed_files": "0",
+    }
+    assert (tree / ".git").is_dir() and git(tree, "status", "--porcelain") == ""
     assert git(tree, "branch", "--show-current") == "agent/papi"
     assert (tree / "src/app.py").read_text() == "print('hello')\n"
     shown = (await local.fleet.show("PAPI")).agent
@@ -109,13 +119,26 @@ async def test_role_and_spec_go_in_first_and_later_tasks_continue_the_conversati
     assert first["cwd"] == str(local.tree("papi").resolve())
 
 
-async def test_a_first_task_that_fails_begins_the_conversation_anew(local: LocalFleet) -> None:
+async def test_a_first_task_that_fails_keeps_its_conversation_once_that_has_begun(
+    local: LocalFleet,
+) -> None:
     await local.create("papi")
     await local.work("papi", "fail one")
     await local.work("papi", "two")
     first, second = local.heard("papi")
-    assert second["arguments"][-2] == "--session"
-    assert second["arguments"][-1] != first["arguments"][-1]
+    assert second["arguments"][-2:] == ["--resume", first["arguments"][-1]]
+
+
+async def test_a_first_task_that_ends_before_its_conversation_begins_it_anew(
+    local: LocalFleet,
+) -> None:
+    await local.create("papi")
+    await local.work("papi", "mute")
+    await local.work("papi", "two")
+    await local.work("papi", "mute")  # its conversation cannot be found, say
+    await local.work("papi", "four")
+    second, fourth = local.heard("papi")
+    assert second["arguments"][-2] == fourth["arguments"][-2] == "--session"
 
 
 async def test_programs_inherit_no_secret_of_ours(
@@ -165,11 +188,12 @@ async def test_a_busy_agent_refuses_a_second_task(local: LocalFleet) -> None:
 async def test_stop_interrupts_the_process_group(local: LocalFleet) -> None:
     await local.create("papi")
     await local.fleet.start("papi", "spawn")
-    child = local.tree("papi") / "child.pid"
-    await until(child.exists)
+    await until((local.tree("papi") / "child.pid").exists)
+    task = task_folder(local, "papi").name
+    assert len(processes_of(task)) > 1
     stopped = await local.fleet.stop("papi")
     assert stopped.task.status == "stopped" and stopped.agent_status == "idle"
-    await until(lambda: gone(int(child.read_text())))
+    assert processes_of(task) == []
     assert (await local.ended("papi")).status == "stopped"
     error = await refused(local.fleet.stop("papi"))
     assert (error["error"], error["details"]["status"]) == ("bad_request", 400)
@@ -180,10 +204,9 @@ async def test_stop_interrupts_the_process_group(local: LocalFleet) -> None:
 async def test_what_a_stopped_program_leaves_behind_is_ended_too(local: LocalFleet) -> None:
     await local.create("papi")
     await local.fleet.start("papi", "spawn stubborn")
-    child = local.tree("papi") / "child.pid"
-    await until(child.exists)
+    await until((local.tree("papi") / "child.pid").exists)
     assert (await local.fleet.stop("papi")).task.status == "stopped"
-    await until(lambda: gone(int(child.read_text())))
+    assert processes_of(task_folder(local, "papi").name) == []
 
 
 async def test_a_program_that_ignores_interrupts_is_ended(
@@ -256,18 +279,18 @@ async def test_a_start_whose_server_was_killed_before_anything_ran_can_be_stoppe
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds the runner through /proc")
-async def test_a_task_whose_processes_were_all_killed_has_failed(local: LocalFleet) -> None:
+async def test_a_program_whose_runner_was_killed_dies_with_it_and_has_failed(
+    local: LocalFleet,
+) -> None:
     await local.create("papi")
     await local.fleet.start("papi", "sleep 60")
     folder = task_folder(local, "papi")
     program = json.loads((folder / "process.json").read_text())["pid"]
     runner = int(Path(f"/proc/{program}/stat").read_text().rsplit(")", 1)[1].split()[1])
     os.kill(runner, signal.SIGKILL)
-    await until(lambda: gone(runner))
-    assert (await local.fleet.show("papi")).agent.status == "busy"  # the program lives on
-    os.kill(program, signal.SIGKILL)
     row = await local.ended("papi")
     assert row.status == "failed" and "killed" in row.summary
+    assert processes_of(folder.name) == []
 
 
 async def test_history_of_a_lost_ledger_comes_back_from_the_task_itself(local: LocalFleet) -> None:
@@ -343,8 +366,8 @@ async def test_delete_keeps_commits_also_those_on_no_branch(local: LocalFleet) -
     git(tree, "add", "--all")
     git(tree, "commit", "--quiet", "-m", "Deep")
     gone = await local.fleet.delete("papi")
-    assert "agent/papi-kept" in gone.message
-    assert git(local.project, "show", "agent/papi-kept:deep.txt") == "thought"
+    assert "agent/papi" in gone.message
+    assert git(local.project, "show", "agent/papi:deep.txt") == "thought"
 
 
 async def test_delete_in_the_middle_of_a_conflicted_merge_keeps_the_files(
@@ -352,11 +375,13 @@ async def test_delete_in_the_middle_of_a_conflicted_merge_keeps_the_files(
 ) -> None:
     await local.create("papi")
     tree = local.tree("papi")
-    (local.project / "README.md").write_text("Theirs\n")
-    git(local.project, "commit", "--quiet", "-am", "Theirs")
+    git(tree, "checkout", "--quiet", "-b", "other")
+    (tree / "README.md").write_text("Theirs\n")
+    git(tree, "commit", "--quiet", "-am", "Theirs")
+    git(tree, "checkout", "--quiet", "agent/papi")
     (tree / "README.md").write_text("Ours\n")
     git(tree, "commit", "--quiet", "-am", "Ours")
-    subprocess.run(["git", "-C", str(tree), "merge", "main"], capture_output=True, check=False)
+    subprocess.run(["git", "-C", str(tree), "merge", "other"], capture_output=True, check=False)
     gone = await local.fleet.delete("papi")
     assert "agent/papi" in gone.message
     assert "<<<<<<<" in git(local.project, "show", "agent/papi:README.md")
@@ -390,7 +415,26 @@ async def test_delete_keeps_files_that_git_ignores_but_nothing_that_can_be_remad
     assert not tree.exists()
 
 
-async def test_delete_keeps_a_worktree_with_submodules_and_their_commits(local: LocalFleet) -> None:
+async def test_a_cache_that_ignores_itself_is_not_kept_and_the_branch_is_named_all_the_same(
+    local: LocalFleet,
+) -> None:
+    await local.create("papi")
+    await local.work("papi", "write notes.txt text")
+    cache = local.tree("papi") / ".pytest_cache"  # as pytest, mypy and ruff make theirs
+    (cache / "v").mkdir(parents=True)
+    for name, text in ((".gitignore", "*\n"), ("CACHEDIR.TAG", "tag"), ("v/nodeids", "[]")):
+        (cache / name).write_text(text)
+    inner = local.tree("papi") / "data"
+    inner.mkdir()
+    for name in (".gitignore", "rows.csv"):
+        (inner / name).write_text("*\n")
+    message = (await local.fleet.delete("papi")).message
+    assert "Its commits are on branch agent/papi." in message
+    (kept,) = (local.settings.directories.data / "kept").iterdir()
+    assert [path.name for path in kept.iterdir()] == ["data"] and ".pytest_cache" not in message
+
+
+async def test_delete_keeps_a_copy_with_submodules_and_their_commits(local: LocalFleet) -> None:
     inner = repository(local.project.parent / "inner")
     allow = ("-c", "protocol.file.allow=always")
     git(local.project, *allow, "submodule", "--quiet", "add", str(inner), "vendor")
@@ -406,7 +450,7 @@ async def test_delete_keeps_a_worktree_with_submodules_and_their_commits(local: 
     message = (await local.fleet.delete("papi")).message
     (kept,) = (local.settings.directories.data / "kept").iterdir()
     assert str(kept) in message
-    await local.create("papi")  # prunes the worktrees that are gone
+    await local.create("papi")  # as if the first had never been
     assert git(kept / "vendor", "log", "-1", "--format=%s") == "Inside"
     assert (kept / "vendor/more.txt").read_text() == "uncommitted"
     assert git(kept, "branch", "--show-current") == "agent/papi"
@@ -451,7 +495,7 @@ async def test_a_project_without_git_is_copied_and_changes_are_kept(
     await fleet.close()
 
 
-async def test_a_folder_of_a_repository_is_worked_on_inside_a_worktree(local: LocalFleet) -> None:
+async def test_a_folder_of_a_repository_is_worked_on_inside_a_copy_of_it(local: LocalFleet) -> None:
     settings = configured(
         local, f'{CONFIG}\n[fleet.projects.App]\npath = "{local.project / "src"}"\n'
     )
@@ -475,16 +519,18 @@ async def test_a_repository_without_a_commit_is_a_clear_400(local: LocalFleet, h
     await fleet.close()
 
 
-async def test_a_worktree_that_git_cannot_finish_leaves_nothing_behind(local: LocalFleet) -> None:
-    hook = local.project / ".git/hooks/post-checkout"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\necho no >&2\nexit 1\n")
-    hook.chmod(0o755)
+async def test_a_copy_that_git_cannot_finish_leaves_nothing_behind(local: LocalFleet) -> None:
+    (local.project / ".gitattributes").write_text("*.md filter=broken\n")
+    git(local.project, "add", "--all")
+    git(local.project, "commit", "--quiet", "-m", "Filter")
+    for setting in ("smudge", "clean"):
+        git(local.project, "config", "--global", f"filter.broken.{setting}", "false")
+    git(local.project, "config", "--global", "filter.broken.required", "true")
     error = await refused(local.create("papi"))
-    assert error["error"] == "unavailable" and "worktree" in error["message"]
-    hook.unlink()
+    assert error["error"] == "unavailable" and "filter" in error["message"]
     assert not local.tree("papi").exists()
-    assert git(local.project, "branch", "--list", "agent/*") == ""
+    assert git(local.project, "for-each-ref", "refs/heads/agent", "refs/fleet-agentpack") == ""
+    git(local.project, "config", "--global", "--remove-section", "filter.broken")
     await local.create("papi")
 
 
@@ -576,6 +622,16 @@ def task_folder(local: LocalFleet, name: str) -> Path:
 def output(local: LocalFleet, name: str) -> str:
     path = task_folder(local, name) / "output"
     return path.read_text() if path.exists() else ""
+
+
+def processes_of(task: str) -> list[int]:
+    """The processes of a task that live, wherever they are now."""
+    mark, found = f"{local_tasks.TASK_VARIABLE}={task}".encode(), []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if folder.name.isdigit() and mark in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
 
 
 def gone(pid: int) -> bool:

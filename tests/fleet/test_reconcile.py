@@ -36,7 +36,7 @@ def seen(reports: list[StatusReport], now: float, **more: object) -> AgentSnapsh
         "online": True,
         "state": "running",
         "handle": None,
-        "episodes": episodes(reports),
+        "reports": tuple(reports),
         "reported_at": reports[-1].at if reports else None,
         **more,
     }
@@ -193,5 +193,5 @@ def test_every_piece_of_work_becomes_exactly_one_task_whenever_one_looks(
     by_episode = {known.episode: known for known in in_order}
     assert len(by_episode) == len(tasks) == len(works)
     expected = [("ai_controller" if ours else "agent", ENDS[end]) for ours, end, _ in works]
-    opened = [by_episode[episode.key] for episode in view.episodes]
+    opened = [by_episode[episode.key] for episode in episodes(reports)]
     assert [(known.source, known.status) for known in opened] == expected

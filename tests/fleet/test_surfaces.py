@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.cassette import Cassette
 from tests.console.streams import Terminal
 from tests.fleet.local_fleet import CONFIG, LocalFleet
 from tests.fleet.stage import CASSETTES, HOST, TOKEN
-from tests.rig import SESSION_TOKEN
+from tests.rig import SESSION_TOKEN, run
 
 NINE = {
     "create_agent": ({"name", "project", "role", "spec"}, {"name", "project", "spec"}),
@@ -31,7 +31,15 @@ NINE = {
     "list_agent_roles": ({"project"}, {"project"}),
     "list_agent_projects": (set(), set()),
 }
-WRITERS = {"create_agent", "delete_agent", "start_agent_task", "stop_agent_task"}
+EXTRAS = {
+    "wait_for_agents": ({"agent_names", "any", "timeout_s"}, set()),
+    "show_agent_work": ({"agent_name"}, {"agent_name"}),
+    "merge_agent_work": ({"agent_name", "into", "squash", "yes"}, {"agent_name", "yes"}),
+}
+WRITERS = {
+    *("create_agent", "delete_agent", "start_agent_task", "stop_agent_task"),
+    "merge_agent_work",
+}
 
 
 def client(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Any:
@@ -56,8 +64,8 @@ async def test_the_nine_tools_have_the_contract_s_inputs_and_right_hints(
 ) -> None:
     async with client(monkeypatch) as made:
         tools = {tool.name: tool for tool in await made.list_tools()}
-    assert set(tools) == set(NINE)
-    for name, (fields, required) in NINE.items():
+    assert set(tools) >= {*NINE, *EXTRAS}
+    for name, (fields, required) in {**NINE, **EXTRAS}.items():
         schema = tools[name].input_schema
         assert set(schema.get("properties", {})) == fields
         assert set(schema.get("required", [])) == required
@@ -211,16 +219,7 @@ async def test_without_any_project_the_list_says_what_to_do(
 
 
 def command(local: LocalFleet, *arguments: str, status: int = 0, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "fleet_agentpack", "fleet", *arguments],
-        cwd=local.project,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == status, done.stderr
+    done = run("fleet", *arguments, cwd=local.project, status=status, **variables)
     return done.stdout if status == 0 or "--json" in arguments else done.stderr
 
 
@@ -242,7 +241,8 @@ async def test_the_command_line_runs_a_fleet(local: LocalFleet, home: Path) -> N
     assert row.source == "human"
     table = command(local, "history", "papi")
     assert "completed" in table and "human" in table and "page 1 of 1, 1 tasks" in table
-    assert '"type": "result"' in command(local, "logs", "papi")
+    assert '"type": "result"' in command(local, "logs", "papi", "--raw")
+    assert "said    " in command(local, "logs", "papi", "-f")
     listed = json.loads(command(local, "list", "--json"))
     assert listed["agents"] == [{"name": "papi", "status": "idle", "current_task": None}]
     command(local, "start", "papi", "sleep 60")
@@ -267,6 +267,30 @@ def test_a_deletion_that_is_declined_deletes_nothing(
 
 
 DECLINED = '{"message":"Nothing was deleted"}\n'
+
+
+async def test_a_log_has_our_colours_and_shows_those_of_others(local: LocalFleet) -> None:
+    await local.create("papi")
+    await local.work("papi", "ask \x1b[31mred ok?")
+    shown = run("fleet", "logs", "papi", cwd=local.project, status=0, FORCE_COLOR="1").stdout
+    assert "\x1b[32msaid   \x1b[0m I looked at it. \\x1b[31mred ok?" in shown
+
+
+def test_a_history_fits_a_terminal_of_eighty_columns(
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(local, "create", "papi", "--project", "demo", "--spec", "x")
+    command(local, "start", "papi", f"look {'again and ' * 20}again")
+    command(local, "wait", "papi")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert cli.run(["fleet", "history", "papi"]) == 0
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, shown)) <= 80
+    assert shown[0].split() == ["CREATED", "STATUS", "SOURCE", "TOOK", "COST", "SUMMARY"]
+    when, status, source, took, cost, *_ = shown[1].split()
+    assert when.endswith("Z") and (status, source, cost) == ("completed", "human", "$0.25")
+    assert re.fullmatch(r"\d+:\d\d", took)
 
 
 async def test_watch_keeps_the_table_up_to_date_until_interrupted(local: LocalFleet) -> None:

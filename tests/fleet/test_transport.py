@@ -15,7 +15,7 @@ from fleet_agentpack.fleet.coder import errors
 from fleet_agentpack.fleet.coder.backend import CoderBackend
 from fleet_agentpack.fleet.coder.client import CoderClient
 from fleet_agentpack.fleet.coder.errors import unavailable
-from fleet_agentpack.fleet.coder.projects import CoderNames
+from fleet_agentpack.fleet.coder.orders import CoderNames
 from fleet_agentpack.fleet.coder.transport import Connection, Limits
 from fleet_agentpack.kit.secret import Secret
 from tests.fleet.stage import HOST, TOKEN, at_once
@@ -167,6 +167,74 @@ async def test_an_answer_that_is_half_or_not_coder_s_is_broken(body: bytes) -> N
     await made.close()
 
 
+NO_ERROR_OF_CODER_S = [
+    b"[" * 200_000,
+    b'{"a":' * 100_000,
+    b'{"message": "no", "validations": 5, "errors": true}',
+    b'{"validations": [5, null, {"field": ["x"], "detail": {"y": 1}}], "errors": ["x"]}',
+    b'{"message": {"a": "' + b"x " * 5_000_000 + b'"}}',
+    b"<title>" + b" " * 100_000,
+    b"<title>x</title>" + b"<p>" * 30_000,
+    b"\xff\xfe\x00\x00\x00",
+    b"",
+]
+
+
+@pytest.mark.parametrize("body", NO_ERROR_OF_CODER_S)
+async def test_an_error_s_body_may_be_anything(body: bytes) -> None:
+    for code, kind in ((400, errors.Invalid), (529, errors.Broken)):
+        made, _ = connection(httpx.Response(code, headers=JSON, content=body))
+        with pytest.raises(errors.CoderError) as caught:
+            await made.request("POST", "/api/v2/x")
+        assert type(caught.value) is kind
+        assert len(str(caught.value)) < 2_000
+        await made.close()
+
+
+async def test_the_reason_on_a_page_of_coder_s_is_told_as_people_read_it() -> None:
+    page = "<title>404 - Application\n\t</title><p>Agent state is &#34;timeout&#34;</p>"
+    made, _ = connection(httpx.Response(404, text=page))
+    with pytest.raises(errors.NotFound, match='404 - Application Agent state is "timeout"'):
+        await made.request("GET", "/@fleet/papi.main/apps/claude-code/status")
+    await made.close()
+
+
+async def test_a_401_from_inside_a_workspace_says_nothing_about_our_token() -> None:
+    made, _ = connection(status(401))
+    with pytest.raises(errors.Broken):
+        await made.request("GET", "/@fleet/papi.main/apps/claude-code/status")
+    await made.close()
+
+
+async def test_a_page_that_is_too_large_is_asked_for_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from fleet_agentpack.fleet.coder import transport
+
+    fleet = [
+        {"id": str(number), "name": f"w{number}", "latest_build": {"id": "b"}}
+        for number in range(130)
+    ]
+    fleet[7] |= {"all that its apps reported": "x" * 60_000}
+
+    class Pages(Script):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            self.requests.append(request)
+            start, size = (int(request.url.params[key]) for key in ("offset", "limit"))
+            rows = fleet[start : start + size]
+            return httpx.Response(200, json={"workspaces": rows, "count": len(fleet)})
+
+    monkeypatch.setattr(transport, "LARGEST_ANSWER", 61_000)
+    pages = Pages()
+    client = CoderClient(Connection(HOST, Secret(TOKEN), sleep=at_once, transport=pages))
+    found = [row.id for page in await client.workspaces("owner:me") for row in page.rows]
+    assert found == [str(number) for number in range(130)]
+    monkeypatch.setattr(transport, "LARGEST_ANSWER", 60_000)
+    with pytest.raises(errors.TooLarge, match="more than 60,000 bytes"):
+        await client.workspaces("owner:me")
+    await client.close()
+
+
 async def test_null_lists_unknown_fields_and_unknown_states_are_accepted() -> None:
     moment = "2026-08-10T09:15:02.123456789Z"
     workspace = {
@@ -314,6 +382,7 @@ async def test_the_older_create_route_is_used_where_the_new_one_is_missing() -> 
         ("event: ping\n\n", errors.Broken),
         ('event: error\ndata: {"message":"x"}\n\n', errors.Broken),
         ("event: data\ndata: [{\n\n", errors.Broken),
+        ("event: ping\n\n" * 100_000, errors.TooLarge),
     ],
 )
 async def test_a_metadata_stream_without_data_is_broken(

@@ -9,20 +9,32 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from msgspec import structs
+
 from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.coder import errors, models
 from fleet_agentpack.fleet.coder.builds import BuildWatcher
 from fleet_agentpack.fleet.coder.client import CoderClient, app_path, at_once
 from fleet_agentpack.fleet.coder.errors import unavailable
 from fleet_agentpack.fleet.coder.listing import ListPage
-from fleet_agentpack.fleet.coder.projects import CoderNames, CoderProjects
+from fleet_agentpack.fleet.coder.membership import Membership
+from fleet_agentpack.fleet.coder.orders import CoderNames, WorkspaceOrder
+from fleet_agentpack.fleet.coder.projects import CoderProjects
 from fleet_agentpack.fleet.coder.snapshot import agent_app, listed_agent, snapshot
-from fleet_agentpack.fleet.errors import FleetError, UnconfirmedError
-from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
+from fleet_agentpack.fleet.errors import FleetError, NotAnsweringError, UnconfirmedError
+from fleet_agentpack.fleet.models import (
+    NO_CHOICES,
+    AgentSnapshot,
+    ListedAgent,
+    Message,
+    NewAgent,
+    Product,
+    Task,
+)
+from fleet_agentpack.fleet.records import AgentRecords
 
 ESCAPE = "\x1b"  # the one key that interrupts a program behind AgentAPI
 METADATA_PREFIX = "fleet_mcp_"
-KEPT_BUILDS = 5000
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,7 @@ class Timeouts:
     """How long slow operations may take, and how often their state is polled."""
 
     delete_s: float = 300.0
+    start_s: float = 200.0
     stop_s: float = 30.0
     poll_s: float = 1.0
     stop_poll_s: float = 0.3
@@ -38,11 +51,14 @@ class Timeouts:
 class CoderBackend:
     """Agents in Coder workspaces of the token's user."""
 
+    finishing = None  # an agent's work is inside its workspace
+
     def __init__(
         self,
         client: CoderClient,
         names: CoderNames,
         *,
+        records: AgentRecords | None = None,
         timeouts: Timeouts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -52,7 +68,7 @@ class CoderBackend:
         self._sleep = sleep
         self.catalogue = CoderProjects(client, names)
         self._builds = BuildWatcher(client, self._timeouts.poll_s, sleep)
-        self._parameters: dict[str, dict[str, str]] = {}  # by build, where they never change
+        self._members = Membership(client, names, records)
         self._agents: set[str] = set()  # workspaces listed as agents
 
     async def close(self) -> None:
@@ -62,13 +78,10 @@ class CoderBackend:
     async def agents(self) -> list[ListedAgent]:
         """See `Workspaces.agents`: one request per 100 agents."""
         taken_at = datetime.now(UTC)
-        query = f"owner:me param:{self._names.role_parameter}"
-        pages = await self._client.workspaces(query)
         # By id: a workspace that moved to the next page between two requests is listed twice.
         fleet = {
             row.id: listed_agent(row, partial(self._listed, page, row.id, taken_at))
-            for page in pages
-            for row in page.rows
+            async for page, row in self._members.listed()
         }
         self._agents = set(fleet)
         return list(fleet.values())
@@ -82,34 +95,64 @@ class CoderBackend:
             raise FleetError.no_such_agent(name) from error
         agent = self._snapshot(workspace, taken_at)
         if not (detailed and agent.online):
-            return self._with_parameters(agent, await self._agent_parameters(agent))
+            return await self._members.described(agent)
         if workspace.id not in self._agents:
             # Ask nothing inside a workspace that may turn out not to be an agent.
-            await self._agent_parameters(agent)
+            await self._members.described(agent)
         asked = at_once(self._with_metadata(agent), self.with_activity(agent, required=False))
         try:
             # What is not an agent is 404, whatever the other two requests answer.
-            parameters = await self._agent_parameters(agent)
+            known = await self._members.described(agent)
             collected, reported = await asked
         finally:
             asked.cancel()
         warnings = collected.warnings + reported.warnings
-        agent = replace(collected, activity=reported.activity, warnings=warnings)
-        return self._with_parameters(agent, parameters)
+        return replace(
+            collected,
+            role=known.role,
+            spec=known.spec or collected.metadata.get("fleet_mcp_agent_spec", ""),
+            activity=reported.activity,
+            warnings=warnings,
+        )
 
     async def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """See `Workspaces.create`."""
-        template, values = await self.catalogue.plan(new)
-        report(0, None, f"Creating workspace '{new.name}' from {template.name}")
-        workspace = await self._post(new.name, template, values)
+        if new.choices != NO_CHOICES:
+            raise FleetError.bad_request(
+                "On Coder the template decides about branch, program and model; leave out --from,"
+                " --program and --model."
+            )
+        order = await self.catalogue.plan(new)
+        report(0, None, f"Creating workspace '{new.name}' from {order.template.name}")
+        workspace = await self._post(new.name, order)
+        await self._members.add(workspace, new, order)
         build = workspace.latest_build
         matched = build.matched_provisioners
         if build.job.status == "pending" and matched and not matched.count:
             report(0, None, "Coder has no provisioner for this template; waiting for one")
-        self._remember(build.id, values)
         workspace = await self._builds.until_ready(workspace, report)
         agent = self._snapshot(workspace, datetime.now(UTC))
-        return self._with_parameters(agent, values)
+        return replace(agent, role=new.role, spec=new.spec)
+
+    async def wake(self, agent: AgentSnapshot, report: Progress) -> AgentSnapshot:
+        """See `Workspaces.wake`: a stopped workspace is started, if that is configured."""
+        workspace: models.Workspace = agent.handle
+        is_stopped = workspace.latest_build.status == "stopped"
+        if not self._names.start_stopped or not (is_stopped or workspace.is_coming_up):
+            return agent
+        report(0, None, f"Starting workspace '{agent.name}'")
+        try:
+            async with asyncio.timeout(self._timeouts.start_s):
+                if is_stopped:
+                    workspace = await self._started(workspace)
+                workspace = await self._builds.until_ready(workspace, report)
+        except TimeoutError as error:
+            raise FleetError.unavailable(
+                f"Workspace '{agent.name}' is still starting after {self._timeouts.start_s:g} s;"
+                " try again in a minute.",
+                workspace_id=workspace.id,
+            ) from error
+        return self._snapshot(workspace, datetime.now(UTC))
 
     async def unsaved(self, agent: AgentSnapshot) -> None:
         """See `Workspaces.unsaved`: nobody looks into a workspace."""
@@ -137,7 +180,8 @@ class CoderBackend:
         except errors.CoderError as error:
             told = f"AgentAPI of agent '{agent.name}' does not answer"
             if required:
-                raise unavailable(error, told, agent_name=agent.name) from error
+                details = {"agent_name": agent.name, **error.answer}
+                raise NotAnsweringError("unavailable", f"{told}: {error}", **details) from error
             return replace(agent, warnings=(f"{told}: {error.report}",))
         except FleetError as error:
             if required:
@@ -147,8 +191,10 @@ class CoderBackend:
     async def send(self, agent: AgentSnapshot, task: Task) -> None:
         """See `Tasks.send`."""
         app = self._app(agent)
+        untold = await self._members.untold(agent)
+        text = f"{untold}\n\n{task.description}" if untold else task.description
         try:
-            await self._client.agent_message(app, task.description, "user")
+            await self._client.agent_message(app, text, "user")
         except errors.NotConnected:
             raise
         except errors.Unreachable as error:
@@ -158,6 +204,8 @@ class CoderBackend:
             if error.status == 500 and await self._is_running(app):
                 raise FleetError.busy(agent.name, **error.answer) from error
             raise unavailable(error, f"Agent '{agent.name}' did not accept the task") from error
+        if untold:
+            await self._members.told(agent)
 
     async def interrupt(self, agent: AgentSnapshot, task: Task) -> None:  # noqa: ARG002
         """See `Tasks.interrupt`: ESC, then wait for AgentAPI to be stable."""
@@ -179,12 +227,16 @@ class CoderBackend:
         messages = await self._client.agent_messages(self._app(agent))
         return [Message(row.role, row.content.rstrip(), row.time) for row in messages]
 
-    async def _post(
-        self, name: str, template: models.Template, values: dict[str, str]
-    ) -> models.Workspace:
+    async def product(self, agent: AgentSnapshot) -> Product:  # noqa: ARG002
+        """See `Works.product`: the files are inside the workspace."""
+        return Product()
+
+    async def _post(self, name: str, order: WorkspaceOrder) -> models.Workspace:
         """Request the workspace; if the answer is lost, look for it instead of asking again."""
         try:
-            return await self._client.create_workspace(name, template, values)
+            return await self._client.create_workspace(
+                name, order.template, order.values, order.preset_id
+            )
         except errors.Conflict as error:
             raise await self._name_taken(name, error) from error
         except errors.Invalid as error:
@@ -196,9 +248,18 @@ class CoderBackend:
         except (errors.Unreachable, errors.Broken) as error:
             with suppress(errors.CoderError):
                 made = await self._client.workspace(name)
-                if await self._client.parameters(made.latest_build.id) == values:
+                given = await self._client.parameters(made.latest_build.id)
+                if given.items() >= order.values.items():
                     return made
             raise unavailable(error, f"It is not known whether '{name}' was created") from error
+
+    async def _started(self, workspace: models.Workspace) -> models.Workspace:
+        """A stopped workspace that comes up, whoever started it."""
+        try:
+            build = await self._client.start_workspace(workspace.id)
+        except errors.Conflict:
+            return await self._client.workspace_by_id(workspace.id)
+        return structs.replace(workspace, latest_build=build)
 
     async def _name_taken(self, name: str, error: errors.CoderError) -> FleetError:
         """The contract's 400 where Coder answers 409, with the state of the existing workspace."""
@@ -212,21 +273,6 @@ class CoderBackend:
             field="name",
             **error.answer,
         )
-
-    async def _agent_parameters(self, agent: AgentSnapshot) -> dict[str, str]:
-        """The parameters of an agent's build. Raises 404 for a workspace that is not an agent."""
-        values = self._parameters.get(agent.build)
-        if values is None:
-            values = await self._client.parameters(agent.build)
-            if self._names.role_parameter not in values:
-                raise FleetError.no_such_agent(agent.name)
-            self._remember(agent.build, values)
-        return values
-
-    def _remember(self, build_id: str, values: dict[str, str]) -> None:
-        if len(self._parameters) >= KEPT_BUILDS:
-            self._parameters.clear()
-        self._parameters[build_id] = values
 
     async def _with_metadata(self, agent: AgentSnapshot) -> AgentSnapshot:
         """The agent with the `fleet_mcp_*` values that it has collected, or a warning."""
@@ -246,7 +292,7 @@ class CoderBackend:
             for row in rows
             if row.description.key.startswith(METADATA_PREFIX) and row.result.collected
         }
-        return replace(agent, metadata=collected)
+        return replace(agent, metadata={**agent.metadata, **collected})
 
     async def _is_running(self, app: str) -> bool:
         return await self._client.agent_status(app) == "running"
@@ -279,9 +325,3 @@ class CoderBackend:
     def _snapshot(self, workspace: models.Workspace, taken_at: datetime) -> AgentSnapshot:
         project = self.catalogue.project_of(workspace.template_name)
         return snapshot(workspace, project, taken_at, self._names.app_slug)
-
-    def _with_parameters(self, agent: AgentSnapshot, values: dict[str, str]) -> AgentSnapshot:
-        """The agent with its role and spec; only the build's parameters hold the spec in full."""
-        specs = [values[name] for name in self._names.spec_names if name in values]
-        spec = specs[0] if specs else agent.metadata.get("fleet_mcp_agent_spec", "")
-        return replace(agent, role=values.get(self._names.role_parameter, ""), spec=spec)

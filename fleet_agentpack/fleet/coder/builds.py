@@ -38,6 +38,8 @@ class BuildWatcher:
                     workspace_id=workspace.id,
                     agent_status=state,
                 )
+            if agent.lifecycle_state == models.START_ERROR:
+                raise await self._start_failed(workspace, agent)
             if agent.status == "connected" and agent.lifecycle_state not in STARTING:
                 return workspace
             await self._sleep(self._poll_s)
@@ -93,6 +95,19 @@ class BuildWatcher:
         with suppress(CoderError):
             return await self._client.build_logs(build_id, after)
         return []
+
+    async def _start_failed(
+        self, workspace: models.Workspace, agent: models.WorkspaceAgent
+    ) -> FleetError:
+        log: list[models.BuildLog] = []
+        with suppress(CoderError):
+            log = await self._client.agent_logs(agent.id)
+        return FleetError.unavailable(
+            f"Workspace '{workspace.name}' was built, but its startup script failed.",
+            workspace_id=workspace.id,
+            agent_status=agent.lifecycle_state,
+            log=[row.text for row in log[-LAST_LINES:]],
+        )
 
     async def _build_failed(
         self, workspace: models.Workspace, build: models.Build, what: str

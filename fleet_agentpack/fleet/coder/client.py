@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from itertools import chain
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from fleet_agentpack.fleet.coder import models
-from fleet_agentpack.fleet.coder.errors import Broken, RouteMissing
+from fleet_agentpack.fleet.coder.errors import Broken, RouteMissing, TooLarge
 from fleet_agentpack.fleet.coder.listing import ListPage
 from fleet_agentpack.fleet.coder.transport import Connection
 
@@ -34,19 +35,30 @@ class CoderClient:
         await self._connection.close()
 
     async def workspaces(self, query: str) -> list[ListPage]:
-        """Every page of workspaces that match a query; the first tells how many there are."""
+        """Every page of workspaces that match a query; the first tells how many there are.
+
+        Coder adds to a workspace all that its apps ever reported: a page that is too large for
+        one answer is asked for in halves.
+        """
         turn = asyncio.Semaphore(PAGES_AT_ONCE)
 
-        async def page(offset: int) -> ListPage:
-            params = {"q": query, "limit": PAGE_SIZE, "offset": offset}
-            async with turn:
-                return await self._ask("GET", LIST, ListPage, params=params)
+        async def pages(offset: int, size: int) -> list[ListPage]:
+            params = {"q": query, "limit": size, "offset": offset}
+            try:
+                async with turn:
+                    return [await self._ask("GET", LIST, ListPage, params=params)]
+            except TooLarge:
+                if size == 1:
+                    raise
+            half = size // 2
+            return await pages(offset, half) + await pages(offset + half, size - half)
 
-        first = await page(0)
-        if len(first.rows) < PAGE_SIZE:
-            return [first]
-        offsets = range(PAGE_SIZE, min(first.total, MAX_WORKSPACES), PAGE_SIZE)
-        return [first, *await at_once(*(page(offset) for offset in offsets))]
+        first = await pages(0, PAGE_SIZE)
+        if sum(len(page.rows) for page in first) < PAGE_SIZE:
+            return first
+        offsets = range(PAGE_SIZE, min(first[0].total, MAX_WORKSPACES), PAGE_SIZE)
+        rest = await at_once(*(pages(offset, PAGE_SIZE) for offset in offsets))
+        return [*first, *chain.from_iterable(rest)]
 
     def in_full(self, page: ListPage, workspace_id: str) -> models.Workspace:
         """A workspace of a page, with all its fields."""
@@ -61,14 +73,23 @@ class CoderClient:
         return await self._ask("GET", _api("workspaces", workspace_id), models.WORKSPACE.decode)
 
     async def create_workspace(
-        self, name: str, template: models.Template, values: dict[str, str]
+        self,
+        name: str,
+        template: models.Template,
+        values: Mapping[str, str],
+        preset_id: str | None = None,
     ) -> models.Workspace:
-        """Request a workspace; its build continues after the answer."""
-        body = {
+        """Request a workspace; its build continues after the answer.
+
+        With a preset, Coder takes a workspace that it has built beforehand, if there is one.
+        """
+        body: dict[str, Any] = {
             "name": name,
             "template_id": template.id,
             "rich_parameter_values": [{"name": k, "value": v} for k, v in values.items()],
         }
+        if preset_id:
+            body["template_version_preset_id"] = preset_id
         read = models.WORKSPACE.decode
         if not self._is_older:
             try:
@@ -101,8 +122,15 @@ class CoderClient:
 
     async def delete_workspace(self, workspace_id: str) -> models.Build:
         """Start the build that destroys a workspace."""
+        return await self._transition(workspace_id, "delete")
+
+    async def start_workspace(self, workspace_id: str) -> models.Build:
+        """Start the build that brings a stopped workspace up."""
+        return await self._transition(workspace_id, "start")
+
+    async def _transition(self, workspace_id: str, transition: str) -> models.Build:
         path = _api("workspaces", workspace_id, "/builds")
-        body = {"transition": "delete"}
+        body = {"transition": transition}
         return await self._ask("POST", path, models.BUILD.decode, body=body)
 
     async def templates(self) -> list[models.Template]:
@@ -114,11 +142,24 @@ class CoderClient:
         path = _api("templateversions", version_id, "/rich-parameters")
         return await self._ask("GET", path, models.PARAMETERS.decode) or []
 
+    async def presets(self, version_id: str) -> list[models.Preset]:
+        """The presets of a template version; an older Coder has none."""
+        path = _api("templateversions", version_id, "/presets")
+        try:
+            return await self._ask("GET", path, models.PRESETS.decode) or []
+        except RouteMissing:
+            return []
+
     async def metadata(self, agent_id: str) -> list[models.Metadata]:
         """An agent's current metadata: the first event of the stream."""
         path = _api("workspaceagents", agent_id, "/watch-metadata")
         data = await self._connection.first_event(path, METADATA_WAIT_S)
         return _read("GET", path, data.encode(), models.METADATA.decode) or []
+
+    async def agent_logs(self, agent_id: str) -> list[models.BuildLog]:
+        """What an agent's startup scripts said."""
+        path = _api("workspaceagents", agent_id, "/logs")
+        return await self._ask("GET", path, models.LOGS.decode) or []
 
     async def agent_status(self, app: str) -> str:
         """Whether AgentAPI's program is working: `running` or `stable`."""

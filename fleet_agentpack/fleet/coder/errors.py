@@ -12,14 +12,15 @@
       Invalid              the request itself is wrong
       RateLimited
       Broken               an invalid answer: 5xx, HTML, half a document
+        TooLarge           more bytes than we take
 
 No error ever contains the token: it is removed from texts that come from outside.
 """
 
 from __future__ import annotations
 
+import html
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -27,10 +28,11 @@ from typing import Any, ClassVar
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.kit.http import Answer, BodyTooLarge, ConnectFailed, HttpError, NoAnswerInTime
 
+API = "/api/"  # below it Coder itself answers; elsewhere, it may be an app of a workspace
 # Only this text tells a missing route from a missing object: both are 404.
 ROUTE_MISSING = "Route not found."
-_TITLE = re.compile(r"<title>\s*(.*?)\s*<", re.DOTALL | re.IGNORECASE)
-_PARAGRAPH = re.compile(r"<p>\s*(.*?)\s*</p>", re.DOTALL | re.IGNORECASE)
+MAX_ERROR = 100_000  # bytes of an answer that can be Coder's own error
+MAX_TEXT = 500  # characters of each of its parts
 
 
 @dataclass(eq=False)
@@ -136,6 +138,10 @@ class Broken(CoderError):
     cause = "Coder gave an invalid answer"
 
 
+class TooLarge(Broken):
+    """More bytes than we take."""
+
+
 _BY_STATUS: dict[int, type[CoderError]] = {
     401: Unauthorized,
     403: Forbidden,
@@ -154,7 +160,7 @@ def of_exception(error: HttpError, method: str, path: str) -> CoderError:
     if isinstance(error, NoAnswerInTime):
         return TimedOut(method, path, "Coder did not answer in time")
     if isinstance(error, BodyTooLarge):
-        return Broken(method, path, f"Coder sent {error}")
+        return TooLarge(method, path, f"Coder sent {error}")
     return Unreachable(method, path, f"The connection to Coder broke: {error}")
 
 
@@ -166,6 +172,8 @@ def of_answer(answer: Answer, method: str, path: str, secret: str) -> CoderError
     kind = _BY_STATUS.get(status, Broken if status >= 500 or status < 400 else Invalid)
     if status == 404 and message == ROUTE_MISSING:
         kind = RouteMissing
+    if kind is Unauthorized and not path.startswith(API):
+        kind = Broken  # whatever answers inside a workspace: Coder itself would redirect
     if 300 <= status < 400:
         where = answer.headers.get("location", "")
         kind = Unauthorized if "/login" in where else Broken
@@ -175,7 +183,7 @@ def of_answer(answer: Answer, method: str, path: str, secret: str) -> CoderError
     return kind(
         method,
         path,
-        message or f"Coder answered {status} {answer.reason}",
+        message or f"Coder answered {status} {answer.reason}".rstrip(),
         status=status,
         detail=_clean(said.detail, secret),
         validations=[
@@ -195,25 +203,33 @@ class _Said:
 
 def _said(content: bytes) -> _Said:
     """What an error says: Coder's and AgentAPI's JSON, or the title of an HTML page."""
+    content = content[:MAX_ERROR]
     try:
         body = json.loads(content)
-    except ValueError:
-        text = content[:20_000].decode("utf-8", "replace")
-        title, reason = _TITLE.search(text), _PARAGRAPH.search(text)
-        return _Said(title[1], reason[1] if reason else "") if title else _Said()
+    except (ValueError, RecursionError):
+        page = content.decode("utf-8", "replace")
+        return _Said(_element(page, "title"), _element(page, "p"))
     if not isinstance(body, dict):
         return _Said()
-    rows, faults = (
-        [row for row in body.get(key) or [] if isinstance(row, dict)]
-        for key in ("errors", "validations")
-    )
     # Coder's `detail`, or the messages of an AgentAPI problem.
-    told = "; ".join(str(row["message"]) for row in rows if row.get("message"))
+    told = "; ".join(str(row["message"]) for row in _rows(body, "errors") if row.get("message"))
     message = str(body.get("message") or body.get("title") or "")
-    return _Said(message, told or str(body.get("detail") or ""), faults)
+    return _Said(message, told or str(body.get("detail") or ""), _rows(body, "validations"))
+
+
+def _rows(body: Mapping[str, object], key: str) -> list[dict[str, Any]]:
+    listed = body.get(key)
+    return [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+
+
+def _element(page: str, name: str) -> str:
+    """The text of a page's first element of a name."""
+    _, is_there, rest = page.partition(f"<{name}>")
+    text, is_closed, _ = rest.partition("<")
+    return html.unescape(text) if is_there and is_closed else ""
 
 
 def _clean(text: Any, secret: str) -> str:
     """Text from outside: short, on one line, and without the token."""
     line = " ".join(str(text).split())
-    return (line.replace(secret, "***") if secret else line)[:500]
+    return (line.replace(secret, "***") if secret else line)[:MAX_TEXT]

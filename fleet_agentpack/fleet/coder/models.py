@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 from msgspec.json import Decoder
 
 Moment = Annotated[datetime, Meta(tz=True)]
-GONE = ("shutting_down", "shutdown_timeout", "shutdown_error", "off")
+START_ERROR = "start_error"
+GONE = (START_ERROR, "shutting_down", "shutdown_timeout", "shutdown_error", "off")
 
 
 class AppStatus(Struct, frozen=True, kw_only=True, gc=False):
@@ -26,6 +27,8 @@ class AppStatus(Struct, frozen=True, kw_only=True, gc=False):
     app_id: str = ""
     state: str = ""
     message: str = ""
+    uri: str = ""
+    needs_user_attention: bool = False
 
 
 class App(Struct, frozen=True, kw_only=True, gc=False):
@@ -42,10 +45,11 @@ class AgentState(Struct, frozen=True, kw_only=True, gc=False):
     parent_id: str | None = None
     status: str = ""
     lifecycle_state: str = ""
+    last_connected_at: Moment | None = None  # not older than a heartbeat while it is connected
 
     @property
     def connected(self) -> bool:
-        """Whether Coder is in touch with it."""
+        """Whether Coder is in touch with it, and it has come up."""
         return self.status == "connected" and self.lifecycle_state not in GONE
 
 
@@ -110,6 +114,13 @@ class Workspace(Struct, frozen=True, kw_only=True, gc=False):
         """The first agent that is not a sub-agent."""
         return first_agent(one.agents for one in self.latest_build.resources or ())
 
+    @property
+    def is_coming_up(self) -> bool:
+        """Whether it was started and is not there yet."""
+        build, agent = self.latest_build, self.agent()
+        is_connecting = agent is not None and agent.status == "connecting"
+        return build.transition == "start" and (build.job.active or is_connecting)
+
 
 class WorkspacePage(Struct, frozen=True, kw_only=True, gc=False):
     """A page of a list of workspaces."""
@@ -147,6 +158,28 @@ class Parameter(Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     options: list[ParameterOption] | None = None
+    required: bool = False
+
+
+class PresetValue(Struct, frozen=True, kw_only=True, gc=False, rename="pascal"):
+    """A parameter that a preset sets."""
+
+    name: str
+    value: str = ""
+
+
+class Preset(Struct, frozen=True, kw_only=True, gc=False, rename="pascal"):
+    """Values for a template's parameters that go together; Coder writes it in capitals."""
+
+    id: str = field(name="ID")
+    name: str
+    parameters: list[PresetValue] | None = None
+    description: str = ""
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Its values by parameter."""
+        return {one.name: one.value for one in self.parameters or ()}
 
 
 class ParameterValue(Struct, frozen=True, kw_only=True, gc=False):
@@ -231,6 +264,7 @@ WORKSPACE_PAGE = Decoder(WorkspacePage)
 BUILD = Decoder(Build)
 TEMPLATES = Decoder(list[Template] | None)
 PARAMETERS = Decoder(list[Parameter] | None)
+PRESETS = Decoder(list[Preset] | None)
 VALUES = Decoder(list[ParameterValue] | None)
 LOGS = Decoder(list[BuildLog] | None)
 METADATA = Decoder(list[Metadata] | None)

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import compress
 
 from fleet_agentpack.fleet.coder import models
 from fleet_agentpack.fleet.coder.client import CoderClient
-from fleet_agentpack.fleet.coder.errors import Invalid, NotFound
+from fleet_agentpack.fleet.coder.errors import Forbidden, Invalid, NotFound
+from fleet_agentpack.fleet.coder.orders import (
+    CoderNames,
+    TemplateOffer,
+    WorkspaceOrder,
+    order_for,
+)
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.models import NewAgent
-from fleet_agentpack.fleet.results import Project, Role
-from fleet_agentpack.fleet.roles import STANDARD_ROLES
+from fleet_agentpack.fleet.results import Project, ProjectList, Role
+from fleet_agentpack.kit.results import UNKNOWN
 
-SPEC_PARAMETERS = ("agent_spec", "spec", "AI Prompt")
 LOOKUPS_AT_ONCE = 8
-
-
-@dataclass(frozen=True)
-class CoderNames:
-    """The names that this Coder deployment uses."""
-
-    role_parameter: str = "agent_role"
-    spec_parameter: str | None = None  # None: the first usual one that the template has
-    app_slug: str | None = None
-    projects: Mapping[str, str] = field(default_factory=dict)  # project → template
-
-    @property
-    def spec_names(self) -> tuple[str, ...]:
-        """The parameters that may hold the spec, best first."""
-        return (self.spec_parameter,) if self.spec_parameter else SPEC_PARAMETERS
 
 
 class CoderProjects:
@@ -48,58 +37,51 @@ class CoderProjects:
         """See `Catalogue.no_projects_hint`."""
         return (
             f"None of your Coder templates has the parameter {self._names.role_parameter}. Add it"
-            " to one, or name another in the configuration file ([fleet.coder] role_parameter)."
+            " to one, name another in the configuration file ([fleet.coder] role_parameter), or say"
+            " there how to use a template as it is ([fleet.coder.templates.NAME])."
         )
 
     def project_of(self, template_name: str) -> str:
         """The name of a template's project."""
         return self._aliases.get(template_name.lower(), template_name)
 
-    async def projects(self) -> list[Project]:
-        """The templates that have a role parameter: others cannot be used for agents."""
+    async def projects(self) -> ProjectList:
+        """The templates that agents can be made from; a warning for each that we may not see."""
         gate = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+        templates = [one for one in await self._client.templates() if not one.deprecated]
+        closed: list[str] = []
 
         async def usable(template: models.Template) -> bool:
             async with gate:
-                return self._names.role_parameter in await self._parameters_of(template)
+                try:
+                    return (await self._offer(template)).is_usable
+                except Forbidden as error:
+                    closed.append(f"Template '{template.name}' is left out: {error.report}")
+                    return False
 
-        templates = [one for one in await self._client.templates() if not one.deprecated]
         kept = await asyncio.gather(*map(usable, templates))
-        return [self._project(one, templates) for one in compress(templates, kept)]
+        projects = [self._project(one, templates) for one in compress(templates, kept)]
+        return ProjectList(projects, tuple(sorted(closed)) or UNKNOWN)
 
     async def roles(self, project: str) -> list[Role]:
         """The roles that a project offers; none if its template cannot be used for agents."""
-        asked = await self._parameters_of(await self._find(project))
-        parameter = asked.get(self._names.role_parameter)
-        return _roles(parameter) if parameter else []
+        return (await self._offer(await self._find(project), with_presets=True)).roles()
 
-    async def plan(self, new: NewAgent) -> tuple[models.Template, dict[str, str]]:
-        """The template for a new agent and the parameters to give it.
+    async def plan(self, new: NewAgent) -> WorkspaceOrder:
+        """What to ask of Coder for a new agent.
 
         Raises 404 for an unknown project, 400 for one without such parameters or such a role.
         """
-        template = await self._find(new.project)
+        return order_for(new, await self._offer(await self._find(new.project), with_presets=True))
+
+    async def _offer(
+        self, template: models.Template, *, with_presets: bool = False
+    ) -> TemplateOffer:
         asked = await self._parameters_of(template)
-        names = self._names
-        role = asked.get(names.role_parameter)
-        spec = next((name for name in names.spec_names if name in asked), None)
-        if role is None or spec is None:
-            missing = " or ".join(names.spec_names) if role else names.role_parameter
-            raise FleetError.bad_request(
-                f"Project '{new.project}' cannot be used for agents: its template"
-                f" '{template.name}' has no parameter {missing}.",
-                project=new.project,
-                template=template.name,
-            )
-        known = [one.name for one in _roles(role)]
-        if new.role not in known:
-            raise FleetError.bad_request(
-                f"Project '{new.project}' has no role '{new.role[:80]}'; choose from"
-                f" {', '.join(known)}.",
-                field="role",
-                roles=known,
-            )
-        return template, {role.name: new.role, spec: new.spec}
+        has_presets = with_presets and self._names.table_of(template.name) is not None
+        version = template.active_version_id
+        presets = await self._client.presets(version) if has_presets else []
+        return TemplateOffer(template, self._names, asked, presets)
 
     async def _find(self, project: str) -> models.Template:
         """The template of a project, by configured name, full name, name, then display name."""
@@ -137,13 +119,3 @@ class CoderProjects:
             template_id=template.id,
             template_name=template.name,
         )
-
-
-def _roles(parameter: models.Parameter) -> list[Role]:
-    """A role parameter's options; without options, the standard roles."""
-    if not parameter.options:
-        return [role.public for role in STANDARD_ROLES]
-    return [
-        Role(option.value, option.name or option.value, option.description)
-        for option in parameter.options
-    ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from fleet_agentpack.fleet.coder import models
 from fleet_agentpack.fleet.coder.listing import ListedWorkspace
-from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, StatusReport
-from fleet_agentpack.fleet.reconcile import episodes
+from fleet_agentpack.fleet.models import NEEDS_INPUT, AgentSnapshot, ListedAgent, StatusReport
 
 AGENT_APPS = ("claude-code", "ccw", "agentapi")
+PULL_REQUEST = re.compile(r"^https?://.+/(?:pull|pull-requests|merge_requests)/\d+")
+START_FAILED = "start_error: the workspace's startup script failed"
 KNOWN_STATES = ("working", "idle", "complete", "failure")
 
 
@@ -33,6 +35,7 @@ def snapshot(
     build, agent = workspace.latest_build, workspace.agent()
     reports = _reports(workspace, agent_app(agent, app_slug)) if build.transition == "start" else []
     report = workspace.latest_app_status
+    newest = reports[-1] if reports else None
     updated = [workspace.updated_at, build.updated_at, *([report.created_at] if report else [])]
     return AgentSnapshot(
         workspace_id=workspace.id,
@@ -46,9 +49,14 @@ def snapshot(
         online=build.status == "running" and _connected(agent),
         state=_state(build, agent),
         handle=workspace,
-        episodes=episodes(reports),
-        reported_at=reports[-1].at if reports else None,
+        metadata=_told_by(reports),
+        reports=tuple(reports),
+        reported_at=newest.at if newest else None,
+        heard_at=agent.last_connected_at if agent else None,
+        built_at=build.created_at,
         last_report=_report(report) if report else None,
+        attention=_attention(agent, newest),
+        is_shared=True,
     )
 
 
@@ -77,7 +85,32 @@ def _reports(workspace: models.Workspace, app: models.App | None) -> list[Status
 
 def _report(row: models.AppStatus) -> StatusReport:
     state = row.state if row.state in KNOWN_STATES else "idle"
-    return StatusReport(row.id, state, row.message, row.created_at)
+    return StatusReport(
+        row.id, state, row.message, row.created_at, row.uri, row.needs_user_attention
+    )
+
+
+def _told_by(reports: Sequence[StatusReport]) -> dict[str, str]:
+    """What the reports' links say; the agent's own metadata, where it has any, says more."""
+    links = [report.uri for report in reports if report.uri]
+    requests = [link for link in links if PULL_REQUEST.search(link)]
+    return {
+        **({"fleet_mcp_uri": links[-1]} if links else {}),
+        **({"fleet_mcp_pull_request_url": requests[-1]} if requests else {}),
+    }
+
+
+def _attention(agent: models.WorkspaceAgent | None, newest: StatusReport | None) -> str:
+    """Why a person should look at the agent; empty if there is no reason."""
+    if agent and agent.status == "connected" and agent.lifecycle_state == models.START_ERROR:
+        return START_FAILED
+    return NEEDS_INPUT if newest and asks(newest) else ""
+
+
+def asks(report: StatusReport) -> bool:
+    """Whether an agent waits for an answer: it says so, or its last message is a question."""
+    is_question = report.message.rstrip().endswith("?") and report.state in ("idle", "complete")
+    return report.needs_input or is_question
 
 
 def _connected(agent: models.AgentState | None) -> bool:
@@ -87,4 +120,8 @@ def _connected(agent: models.AgentState | None) -> bool:
 def _state(build: models.Build, agent: models.WorkspaceAgent | None) -> str:
     if build.status != "running" or _connected(agent):
         return build.status or "in an unknown state"
-    return f"running, but its agent is {agent.status or 'unknown'}" if agent else "without an agent"
+    if agent is None:
+        return "without an agent"
+    if agent.status == "connected" and agent.lifecycle_state == models.START_ERROR:
+        return "running, but its startup script failed"
+    return f"running, but its agent is {agent.status or 'unknown'}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fleet_agentpack.kit.http import Transport
 
 LARGEST_ANSWER = 64 * MIB
+LARGEST_EVENT = MIB
 
 
 class Connection:
@@ -58,7 +59,11 @@ class Connection:
     async def first_event(self, path: str, within_s: float) -> str:
         """The data of the first event of a stream, which is then closed. Raises `CoderError`."""
         answer = await self._answer(
-            "GET", path, deadline_s=within_s, enough=lambda body: _first_event(body) is not None
+            "GET",
+            path,
+            deadline_s=within_s,
+            enough=lambda body: _first_event(body) is not None,
+            limit=LARGEST_EVENT,
         )
         event, data = _first_event(answer.body) or ("", "")
         if event != "data":
@@ -66,13 +71,15 @@ class Connection:
             raise errors.Broken("GET", path, f"The stream {told}")
         return data
 
-    async def _answer(self, method: str, path: str, **options: Any) -> Answer:
+    async def _answer(
+        self, method: str, path: str, *, limit: int | None = None, **options: Any
+    ) -> Answer:
         try:
             answer = await self._http.request(
                 method,
                 self._url + path,
                 credentials=self._credentials(path),
-                limit=LARGEST_ANSWER,
+                limit=limit or LARGEST_ANSWER,
                 **options,
             )
         except HttpError as error:
@@ -82,7 +89,7 @@ class Connection:
         return answer
 
     def _credentials(self, path: str) -> dict[str, str]:
-        if path.startswith("/api/"):
+        if path.startswith(errors.API):
             return {"Coder-Session-Token": self._token.reveal()}
         return {"Cookie": f"coder_session_token={self._token.reveal()}"}
 

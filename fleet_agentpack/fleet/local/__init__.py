@@ -1,1 +1,1 @@
-"""This machine as the fleet's engine: one worktree per agent, one detached process per task."""
+"""This machine as the fleet's engine: one repository per agent, one detached process per task."""

@@ -1,24 +1,43 @@
-"""This machine as an engine: each agent has its own worktree, each task a detached process."""
+"""This machine as an engine: each agent has its own repository, each task a detached process."""
 
 from __future__ import annotations
 
-import shutil
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from fleet_agentpack.fleet.backend import Progress
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.agents import AgentFolders, LocalAgent
+from fleet_agentpack.fleet.local.copies import WorkingCopies
+from fleet_agentpack.fleet.local.environments import (
+    Environment,
+    Limits,
+    about_ports,
+    free_ports,
+)
+from fleet_agentpack.fleet.local.finishing import LocalFinishing
+from fleet_agentpack.fleet.local.launching import Launcher
+from fleet_agentpack.fleet.local.products import facts_of, product_of
 from fleet_agentpack.fleet.local.programs import Program
 from fleet_agentpack.fleet.local.projects import LocalProjects, in_thread
-from fleet_agentpack.fleet.local.tasks import Launch, TaskFolder, TaskRecord
-from fleet_agentpack.fleet.local.worktree import WorkingCopies
-from fleet_agentpack.fleet.models import AgentSnapshot, ListedAgent, Message, NewAgent, Task
+from fleet_agentpack.fleet.local.starting import Starter
+from fleet_agentpack.fleet.models import (
+    NEEDS_INPUT,
+    AgentSnapshot,
+    ListedAgent,
+    Message,
+    NewAgent,
+    Product,
+    Task,
+    shorten,
+)
 from fleet_agentpack.kit.actions import Action
+
+READY = "ready"
 
 
 @dataclass(frozen=True)
@@ -30,7 +49,18 @@ class LocalBackend:
     program: str
     folders: AgentFolders
     copies: WorkingCopies
-    environ: Mapping[str, str]
+    launcher: Launcher
+    limits: Limits
+
+    @property
+    def starter(self) -> Starter:
+        """What gives agents their tasks."""
+        return Starter(self.catalogue, self.programs, self.folders, self.launcher)
+
+    @property
+    def finishing(self) -> LocalFinishing:
+        """What can be done with agents' work."""
+        return LocalFinishing(self.catalogue, self.folders, self.copies, self.launcher)
 
     async def close(self) -> None:
         """Nothing to close: tasks continue without us."""
@@ -50,7 +80,16 @@ class LocalBackend:
 
     async def with_activity(self, agent: AgentSnapshot) -> AgentSnapshot:
         """See `Tasks.with_activity`: the operating system knows."""
-        return await self.find(agent.name, detailed=True)
+        return await self._asked(agent.name)
+
+    @in_thread
+    def _asked(self, name: str) -> AgentSnapshot:
+        agent = self.folders.find(name)
+        if agent is None:
+            raise FleetError.no_such_agent(name)
+        seen = self._snapshot(agent, detailed=False)
+        working = any(episode.ended is None for episode in seen.episodes)
+        return replace(seen, activity="running" if working else "stable")
 
     @in_thread
     def interrupt(self, agent: AgentSnapshot, task: Task) -> None:
@@ -64,12 +103,24 @@ class LocalBackend:
         return task.messages() if task else []
 
     @in_thread
+    def product(self, agent: AgentSnapshot) -> Product:
+        """See `Works.product`."""
+        return product_of(self.copies, agent.handle)
+
+    @in_thread
     def create(self, new: NewAgent, report: Progress) -> AgentSnapshot:
         """See `Workspaces.create`."""
-        project, path = self.catalogue.find(new.project)
+        project, configured = self.catalogue.find(new.project)
         persona = self.catalogue.persona(new.role)
-        self._installed(self.program)
-        report(0, None, f"Copying {path} for agent '{new.name}'")
+        chosen = new.choices.program or persona.program or self.program
+        self.starter.installed(chosen)
+        self.limits.check(self.folders.all())
+        wanted = replace(
+            configured,
+            base=new.choices.start or configured.base,
+            with_changes=new.choices.with_changes or configured.with_changes,
+        )
+        report(0, None, f"Copying {wanted.path} for agent '{new.name}'")
         with self.folders.locked(new.name) as existing:
             if existing:
                 state = self._snapshot(existing, detailed=False).state
@@ -85,7 +136,7 @@ class LocalBackend:
                 )
             key = new.name.lower()
             self.copies.set_aside(key)
-            copy = self.copies.make(path, key, lambda text: report(0, None, text))
+            copy = self.copies.make(wanted, key, lambda text: report(0, None, text))
             agent = LocalAgent(
                 id=str(uuid.uuid4()),
                 name=new.name,
@@ -96,21 +147,51 @@ class LocalBackend:
                 role=new.role,
                 spec=new.spec,
                 instructions=f"{persona.prompt}\n\nYour specification:\n{new.spec}",
-                program=self.program,
+                program=chosen,
                 created_at=time.time(),
+                base=copy.base,
+                base_branch=copy.base_branch,
+                model=new.choices.model,
+                copied=copy.copied,
+                submodules=copy.submodules,
             )
             try:
-                self.folders.add(agent)
+                agent = self._added(agent, wanted)
+                if wanted.setup:
+                    report(0, None, f"Running the project's setup: {shorten(wanted.setup)}")
+                    self.launcher.set_up(agent, persona, wanted)
+                self.folders.mark_ready(agent)
             except BaseException:
-                self.copies.remove(copy.origin, key, copy.branch)
+                self._discard(agent)
                 raise
-        return self._snapshot(agent, detailed=False)
+        return replace(self._snapshot(agent, detailed=True), warnings=copy.warnings)
+
+    def _added(self, agent: LocalAgent, wanted: Environment) -> LocalAgent:
+        """Store a new agent with ports of its own; it is not ready yet. Raises 503."""
+        with self.folders.counting() as others:
+            self.limits.check(others)
+            ports = free_ports(wanted, others)
+            told = agent.instructions + about_ports(ports)
+            added = replace(agent, ports=ports, instructions=told)
+            self.folders.mark_unready(added)
+            self.folders.add(added)
+        return added
+
+    def _discard(self, agent: LocalAgent) -> None:
+        """Remove an agent that nobody has given work to."""
+        with self.copies.locked(Path(agent.origin)):
+            self.copies.discard(agent)
+        self.folders.remove(agent)
+
+    async def wake(self, agent: AgentSnapshot, report: Progress) -> AgentSnapshot:  # noqa: ARG002
+        """See `Workspaces.wake`: a directory that is missing cannot be brought back."""
+        return agent
 
     @in_thread
     def unsaved(self, snapshot: AgentSnapshot) -> list[str]:
         """See `Workspaces.unsaved`."""
         agent: LocalAgent = snapshot.handle
-        return self.copies.unsaved(Path(agent.origin), agent.key, agent.branch)
+        return self.copies.of(agent).unsaved()
 
     @in_thread
     def delete(self, snapshot: AgentSnapshot, report: Progress) -> str | None:
@@ -119,68 +200,50 @@ class LocalBackend:
         with self.folders.locked(agent.name) as found:
             if found != agent:
                 raise FleetError.no_such_agent(agent.name)
-            task = self.folders.current(agent)
-            if task and task.running:
-                report(0, None, "Stopping its task")
-                task.interrupt()
+            for task in self.folders.tasks(agent):
+                if task.running:
+                    report(0, None, "Stopping its task")
+                    task.interrupt()
+                task.end_left_overs()
             report(0, None, "Removing its directory")
-            note = self.copies.remove(Path(agent.origin), agent.key, agent.branch)
+            with self.copies.locked(Path(agent.origin)):
+                note = self.copies.of(agent).remove()
             self.folders.remove(agent)
         return note
 
     @in_thread
     def send(self, snapshot: AgentSnapshot, task: Task) -> None:
         """See `Tasks.send`."""
-        agent: LocalAgent = snapshot.handle
-        program = self._installed(agent.program)
-        with self.folders.locked(agent.name) as found:
-            if found != agent:
-                raise FleetError.no_such_agent(agent.name)
-            previous = self.folders.current(agent)
-            if previous and previous.running:
-                raise FleetError.busy(agent.name)
-            continued = previous and _session_to_continue(previous, agent.program, program)
-            session, continues = continued or str(uuid.uuid4()), bool(continued)
-            record = TaskRecord(
-                task.id, task.description, agent.program, session, continues, time.time()
-            )
-            command, prompt = program.launch(
-                task.description, agent.instructions, session, continues=continues
-            )
-            launch = Launch([self._path_of(program) or command[0], *command[1:]], agent.directory)
-            environ = {k: v for k, v in self.environ.items() if k not in program.unset}
-            self.folders.task(agent, task.id).start(record, launch, prompt, environ)
-            self.folders.make_current(agent, task.id)
+        self.starter.give(snapshot.handle, task, may_wait=False)
+
+    @in_thread
+    def enqueue(self, snapshot: AgentSnapshot, task: Task) -> tuple[str, ...]:
+        """See `Queueing.enqueue`."""
+        return self.starter.give(snapshot.handle, task, may_wait=True)
 
     def _listed(self, agent: LocalAgent) -> ListedAgent:
-        snapshot = self._snapshot(agent, detailed=False)
+        task = self.folders.current(agent)
+        online = self._state(agent) == READY
+        news = (online, task.fingerprint if task else None)
         return ListedAgent(
-            agent.id, agent.name, snapshot.online, snapshot.reported_at, lambda: snapshot
+            agent.id, agent.name, online, news, lambda: self._snapshot(agent, detailed=False)
         )
 
-    def _installed(self, name: str) -> Program:
-        program = self.programs.get(name)
-        if program is None:
-            raise FleetError.unavailable(
-                f"There is no program '{name}'; [fleet] program must be one of"
-                f" {', '.join(self.programs)}."
-            )
-        if self._path_of(program) is None:
-            raise FleetError.unavailable(
-                f"{program.command[0]} is not installed or not on the PATH; agents on this machine"
-                " need it. Install it, or choose another program with [fleet] program.",
-                program=program.command[0],
-            )
-        return program
+    def _state(self, agent: LocalAgent) -> str:
+        """What an agent's directory is like."""
+        if not Path(agent.directory).is_dir():
+            return f"missing its directory {agent.directory}"
+        return READY if self.folders.is_ready(agent) else "not set up yet, or not to its end"
 
-    def _path_of(self, program: Program) -> str | None:
-        return shutil.which(program.command[0], path=self.environ.get("PATH"))
+    def _facts(self, agent: LocalAgent, question: str | None) -> dict[str, str]:
+        return facts_of(self.copies, agent, self.folders.root / agent.key, question)
 
     def _snapshot(self, agent: LocalAgent, *, detailed: bool) -> AgentSnapshot:
         taken_at = datetime.now(UTC)
         task = self.folders.current(agent)
-        episode = task.episode(self.programs.get(agent.program)) if task else None
-        exists = Path(agent.directory).is_dir()
+        episode = task.episode() if task else None
+        question = task.question if task else None
+        state = self._state(agent)
         created_at = datetime.fromtimestamp(agent.created_at, UTC)
         moments = [created_at]
         if episode:
@@ -195,24 +258,15 @@ class LocalBackend:
             taken_at=taken_at,
             build=agent.id,
             alive=True,
-            online=exists,
-            state="ready" if exists else f"missing its directory {agent.directory}",
+            online=state == READY,
+            state=state,
             handle=agent,
             role=agent.role,
             spec=agent.spec,
             episodes=(episode,) if episode else (),
             reported_at=max(moments),
             activity=None if not detailed else "running" if working else "stable",
+            metadata=self._facts(agent, question) if detailed else {},
+            attention=NEEDS_INPUT if question else "",
+            queued=task.path.name if task and task.waiting else None,
         )
-
-
-def _session_to_continue(previous: TaskFolder, name: str, program: Program) -> str | None:
-    """The conversation that the next task continues; None to begin one."""
-    record, episode = previous.record, previous.episode(program)
-    if not program.next or record is None or episode is None or record.program != name:
-        return None
-    if episode.ended == "failed":
-        # A first task may have failed before the conversation existed.
-        return record.session if record.continues else None
-    told = previous.result(program).session
-    return told or (record.session if episode.ended == "completed" else None)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.fleet.results import Project, Role
+from fleet_agentpack.fleet.local.environments import Environment
+from fleet_agentpack.fleet.results import Project, ProjectList, Role
 from fleet_agentpack.fleet.roles import Persona
 
 P = ParamSpec("P")
@@ -41,14 +42,15 @@ def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[None, None, T]]:
 class LocalProjects:
     """The projects and roles that agents can be created for."""
 
-    paths: Mapping[str, Path]
+    environments: Mapping[str, Environment]
     personas: Sequence[Persona]
     no_projects_hint: str
 
     @in_thread
-    def projects(self) -> list[Project]:
+    def projects(self) -> ProjectList:
         """Every project whose directory exists."""
-        return [_project(name, path) for name, path in self.paths.items() if path.is_dir()]
+        known = ((name, each.path) for name, each in self.environments.items())
+        return ProjectList([_project(name, path) for name, path in known if path.is_dir()])
 
     @in_thread
     def roles(self, project: str) -> list[Role]:
@@ -56,19 +58,29 @@ class LocalProjects:
         self.find(project)
         return [persona.public for persona in self.personas]
 
-    def find(self, project: str) -> tuple[str, Path]:
-        """A project's name and directory, by name, ignoring case. Raises 404."""
-        for name, path in self.paths.items():
+    def find(self, project: str) -> tuple[str, Environment]:
+        """A project's name and what it is, by name, ignoring case. Raises 404."""
+        for name, found in self.environments.items():
             if name.lower() == project.lower():
-                if not path.is_dir():
+                if not found.path.is_dir():
                     raise FleetError.not_found(
-                        f"Project '{name}' is configured as {path}, which is not a directory.",
+                        f"Project '{name}' is configured as {found.path}, which is not a"
+                        " directory.",
                         project=name,
                     )
-                return name, path
-        if not self.paths:
+                return name, found
+        if not self.environments:
             raise FleetError.not_found(self.no_projects_hint, project=project[:80])
-        raise FleetError.no_such_project(project, list(self.paths))
+        raise FleetError.no_such_project(project, list(self.environments))
+
+    def max_running(self, project: str) -> int | None:
+        """How many tasks of a project may run at once; None: any number."""
+        found = self.environments.get(project)
+        return found.max_running if found else None
+
+    def known(self, role: str) -> Persona | None:
+        """A role by its name; None if it is no longer configured."""
+        return next((persona for persona in self.personas if persona.name == role), None)
 
     def persona(self, role: str) -> Persona:
         """A role by its name. Raises 400."""

@@ -5,33 +5,49 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from msgspec import convert
+from msgspec import convert, to_builtins
 
+import fleet_agentpack
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.fleet.local.programs import Program, ProgramResult
-from fleet_agentpack.fleet.models import Episode, Message
+from fleet_agentpack.fleet.local.places import is_locked
+from fleet_agentpack.fleet.local.processes import (
+    TASK_VARIABLE,
+    Target,
+    end_marked,
+    signal_target,
+)
+from fleet_agentpack.fleet.local.stream import ProgramResult, Reading, Stream
+from fleet_agentpack.fleet.models import Episode, Message, shorten
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.process import run
 
 T = TypeVar("T")
 
-RUNNER = Path(__file__).with_name("runner.py")
-START_S = 30.0  # how long a task may take to get going before it counts as lost
+START_S = 30.0
 INTERRUPT_S = 10.0  # how long a program may take to end by itself after an interrupt
 END_S = 3.0
+WRAP_UP_S = 150.0  # how long its work may take to be committed and fetched
 POLL_S = 0.05
 MAX_LOG = 1_000_000
 LOST = "The process ended without recording how; it may have been killed."
+NO_TURN = "It waited for its turn, and what waited for it was killed."
+NEVER_STARTED = "The server ended before the program was started."
+_ROOT = Path(fleet_agentpack.__file__).parents[1]
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]);"
+    "from fleet_agentpack.fleet.local.runner import main; main(*sys.argv[2:])"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,22 @@ class TaskRecord:
     session: str  # the program's conversation
     continues: bool  # whether that conversation began with an earlier task
     at: float
+    readings: tuple[Reading, ...] = ()
+    sandboxed: bool = False  # its conversation is in the agent's own home
+    denied_in_errors: str = ""  # how its errors name a command that was denied
+
+
+@dataclass(frozen=True)
+class Collection:
+    """How the task's work gets to the agent's branch."""
+
+    agents: str
+    agent: str
+    copies: str
+    kept: str
+    locks: str
+    author: str | None = None
+    message: str | None = None  # of the commit that is made of its files; None: none is made
 
 
 @dataclass(frozen=True)
@@ -52,22 +84,26 @@ class Launch:
 
     command: list[str]
     directory: str
-
-
-@dataclass(frozen=True)
-class ProgramProcess:
-    """The process that the runner started (`process.json`)."""
-
-    pid: int
+    sandbox: list[str] = field(default_factory=list)  # the command that runs another one in it
+    commit: list[list[str]] = field(default_factory=list)  # run in it once the program has ended
+    commit_s: float = 0.0  # how long each of these commands may take
+    max_minutes: float | None = None
+    max_cost_usd: float | None = None
+    collection: Collection | None = None
+    owned: list[str] = field(default_factory=list)  # what the agent may change of the sandbox
+    places: str | None = None  # where it waits for a place, if there is none yet
+    places_count: int = 0
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How that process ended (`outcome.json`)."""
+    """How the program ended (`outcome.json`)."""
 
     at: float
     status: int | None = None
     error: str | None = None
+    problem: str | None = None  # what stood in the way of its work getting to the branch
+    changed: bool | None = None  # whether anything came of it; None: unknown
 
 
 class TaskFolder:
@@ -76,17 +112,36 @@ class TaskFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def start(
-        self, record: TaskRecord, launch: Launch, prompt: str, environ: Mapping[str, str]
-    ) -> None:
-        """Start the program and return once it runs. Raises 503 if it does not start."""
+    def prepare(self, record: TaskRecord, launch: Launch, prompt: str) -> int:
+        """Write down a task before anything of it runs; returns its lock, which is held."""
         self.path.mkdir(parents=True, mode=0o700)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if launch.places:
+            (self.path / "waiting").touch()
         self._write("prompt", prompt)
         self._write("launch.json", json.dumps(asdict(launch)))
-        self._write("task.json", json.dumps(asdict(record)))
-        interpreter = [sys.executable, "-I", "-S", str(RUNNER), str(self.path)]
-        done = run(interpreter, env=environ, cwd=Path(launch.directory), timeout_s=START_S)
-        if done.text != "started":
+        self._write("task.json", json.dumps(to_builtins(record)))
+        return lock
+
+    def start(
+        self, launch: Launch, lock: int, place: int | None, environ: Mapping[str, str]
+    ) -> None:
+        """Start the program and return once it runs or waits. Raises 503 if it does not start.
+
+        The runner inherits the lock: while it is held, something of this task may be running. It
+        also inherits the lock of the place that the task has in its project.
+        """
+        inherited = [lock] if place is None else [lock, place]
+        argv = [sys.executable, "-I", "-c", _BOOT, str(_ROOT), str(self.path)]
+        done = run(
+            [*argv, *map(str, inherited)],
+            env={**environ, TASK_VARIABLE: self.path.name},
+            cwd=Path(launch.directory),
+            timeout_s=START_S,
+            pass_fds=inherited,
+        )
+        if done.text not in ("started", "waiting"):
             raise FleetError.unavailable(
                 f"{launch.command[0]} could not be started: {done.text or done.complaint}"
             )
@@ -97,55 +152,103 @@ class TaskFolder:
         return self._read("task.json", TaskRecord)
 
     @property
+    def ended(self) -> Exit | None:
+        """How it ended, if that was recorded."""
+        return self._read("outcome.json", Exit)
+
+    @property
     def running(self) -> bool:
         """Whether the program is running, according to the operating system."""
         outcome = self.path / "outcome.json"
         # The runner may end while we look: the lock is free after the file is written.
-        if outcome.exists() or (not self._locked() and outcome.exists()):
-            return False
-        if self._read("process.json", ProgramProcess) is None:
-            return time.time() - self._started_at() < START_S
-        return self._locked()
+        locked = not outcome.exists() and is_locked(self.path / "lock")
+        return locked and not outcome.exists()
 
-    def episode(self, program: Program | None) -> Episode | None:
-        """The task as a stretch of work."""
-        record = self.record
-        if record is None:
+    @property
+    def waiting(self) -> bool:
+        """Whether the program is still to be started, once there is a place for it."""
+        return (self.path / "waiting").exists() and self.running
+
+    @property
+    def fingerprint(self) -> tuple[object, ...]:
+        """What differs as soon as there is news of this task."""
+        marks = ("waiting", "interrupted")
+        return (self.path.name, self.running, *((self.path / mark).exists() for mark in marks))
+
+    def episode(self) -> Episode | None:
+        """The task as a stretch of work; None for one that has not begun."""
+        record, target = self.record, self._target()
+        if record is None or self.waiting:
             return None
-        episode = Episode(record.id, datetime.fromtimestamp(record.at, UTC), record.description)
+        began = target.at if target and target.at else record.at
+        episode = Episode(record.id, datetime.fromtimestamp(began, UTC), record.description)
         if self.running:
             return episode
-        ended = self._read("outcome.json", Exit)
+        ended = self.ended
         closed_at = datetime.fromtimestamp(ended.at if ended else self._last_sign(), UTC)
         if (self.path / "interrupted").exists():
             return replace(episode, ended="idle", closed_at=closed_at)
-        result = self.result(program)
-        failed = ended is None or ended.status != 0 or result.failed
+        result = self.result()
+        failed = self._failed(result, ended)
+        told = self._reason(result, ended) if failed else result.text or self._tail("output")
         return replace(
             episode,
             ended="failed" if failed else "completed",
             closed_at=closed_at,
-            outcome=self._reason(result, ended) if failed else result.text or self._tail("output"),
+            outcome="\n\n".join(part for part in (told, *_notes(result, ended)) if part),
             cost_usd=result.cost_usd,
         )
 
-    def result(self, program: Program | None) -> ProgramResult:
-        """What the program itself reported."""
-        return program.read(self.path / "output") if program else ProgramResult()
+    def result(self) -> ProgramResult:
+        """What the program itself reported; its output is read once, and no further than needed."""
+        record = self.record
+        readings: Sequence[Reading] = record.readings if record else ()
+        stream = Stream.load(self.path / "stream.json")
+        if stream.advance(self.path / "output", readings, ended=not self.running):
+            with suppress(OSError):
+                stream.save(self.path / "stream.json")
+        return stream.result
+
+    def read_to_the_end(self) -> None:
+        """Read what is left of the output, once there will be no more."""
+        record, stream = self.record, Stream.load(self.path / "stream.json")
+        stream.advance(self.path / "output", record.readings if record else (), ended=True)
+        if record and record.denied_in_errors:
+            for denied in re.findall(record.denied_in_errors, self._tail("errors", MAX_LOG)):
+                stream.deny(f"Bash: {shorten(denied)}")
+        stream.save(self.path / "stream.json")
+
+    @property
+    def question(self) -> str | None:
+        """What the program wants to know before it goes on."""
+        ended = self.ended
+        if ended is None or self.running or (self.path / "interrupted").exists():
+            return None
+        result = self.result()
+        if result.asked:
+            return result.asked
+        last = (result.text or "").rstrip().rstrip("*_`)\"' ")
+        if self._failed(result, ended) or not last.endswith(("?", "\uff1f")):
+            return None
+        return last.splitlines()[-1]
 
     def interrupt(self) -> None:
-        """End the program: interrupt its process group, then kill it. Raises 503 if that fails."""
-        write_atomic(self.path / "interrupted", "")
+        """End the program: interrupt it, then kill all of it. Raises 503 if that fails."""
+        self._write("interrupted", "")
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-            if not self.running:
+            if not self._program_runs():
                 break
-            self._signal(number)
-            deadline = time.monotonic() + (INTERRUPT_S if number == signal.SIGINT else END_S)
-            while self.running and time.monotonic() < deadline:
-                time.sleep(POLL_S)
+            signal_target(self._target(), number, self.path / "lock")
+            patience = INTERRUPT_S if number == signal.SIGINT else END_S
+            _wait(lambda: not self._program_runs(), patience)
+        _wait(lambda: not self.running, WRAP_UP_S)
         if self.running:
             raise FleetError.unavailable("The program could not be stopped.", task=self.path.name)
-        self._signal(signal.SIGKILL)  # what the program left behind in its group
+        self.end_left_overs()
+
+    def end_left_overs(self) -> None:
+        """End what the program left behind."""
+        end_marked(TASK_VARIABLE, self.path.name, self._target())
 
     def messages(self) -> list[Message]:
         """The lines of the task's output and errors."""
@@ -155,39 +258,38 @@ class TaskFolder:
             for line in self._tail(who, MAX_LOG).splitlines()
         ]
 
+    def _failed(self, result: ProgramResult, ended: Exit | None) -> bool:
+        """Whether it failed: by its own word or end, or since nothing came of what was denied."""
+        if ended is None or ended.status != 0 or ended.error or result.failed:
+            return True
+        return bool(result.denied) and ended.changed is False
+
     def _reason(self, result: ProgramResult, ended: Exit | None) -> str:
         """Why a task failed, in the program's own words if there are any."""
-        told = result.error or (result.text if result.failed else None) or (ended and ended.error)
+        told = (ended and ended.error) or result.error or (result.text if result.failed else None)
         if told:
             return told
+        if ended is None and (self.path / "waiting").exists():
+            return NO_TURN
         if ended is None:
-            return LOST
+            return LOST if (self.path / "process.json").exists() else NEVER_STARTED
+        if ended.status == 0:
+            return result.text or "Nothing came of it."
         status = ended.status
         how = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
         words = self._tail("errors") or result.text or self._tail("output")
         return f"ended with {how}{f': {words}' if words else ''}"
 
-    def _signal(self, number: int) -> None:
-        process = self._read("process.json", ProgramProcess)
-        if process:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, number)
+    def _program_runs(self) -> bool:
+        """Whether the program itself runs, not only what follows its end."""
+        return self.running and not (self.path / "wrapping-up").exists()
 
-    def _locked(self) -> bool:
-        """Whether the runner or its program lives; a shared lock lets two callers look at once."""
-        try:
-            with (self.path / "lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            return isinstance(error, BlockingIOError)
-        return False
-
-    def _started_at(self) -> float:
-        return self.record.at if self.record else 0.0
+    def _target(self) -> Target | None:
+        return self._read("process.json", Target)
 
     def _last_sign(self) -> float:
         """When the program last wrote something."""
-        times = [self._started_at()]
+        times = [self.record.at if self.record else 0.0]
         for name in ("output", "errors"):
             with suppress(OSError):
                 times.append((self.path / name).stat().st_mtime)
@@ -209,3 +311,22 @@ class TaskFolder:
             return convert(json.loads((self.path / name).read_bytes()), kind)
         except (OSError, ValueError):
             return None
+
+
+def _notes(result: ProgramResult, ended: Exit | None) -> list[str]:
+    """What else a person should know: what was denied, and work that did not get to its branch."""
+    notes = []
+    if result.denied:
+        notes.append(
+            f"Denied: {'; '.join(result.denied)}. To allow it, add the command to 'allow' of the"
+            " agent's role in config.toml ([fleet.roles.NAME])."
+        )
+    if ended and ended.problem:
+        notes.append(ended.problem)
+    return notes
+
+
+def _wait(done: Any, patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while not done() and time.monotonic() < deadline:
+        time.sleep(POLL_S)

@@ -14,6 +14,7 @@ from tests.fleet.lab.tape import (
     agents,
     is_status,
     job_is,
+    lifecycle_is,
     said,
 )
 from tests.fleet.stage import PROJECT
@@ -22,6 +23,7 @@ OAUTH = "Implement user authentication with OAuth2. Include tests and documentat
 NOBODY = "00000000-0000-4000-8000-000000000000"
 OTHER_TOKEN = f"{'a' * 10}-{'b' * 22}"  # well-formed, and nobody's
 OURS = "owner:me param:agent_role"
+FIRST_TASK = "Your specification:\nKeep the build green\n\nwork 1 Tidy up"
 ENDED = ("succeeded", "failed", "canceled")
 
 
@@ -286,6 +288,50 @@ async def not_an_agent(t: Tape) -> None:
     await t.remove("papi")
 
 
+async def as_they_are(t: Tape) -> None:
+    """Templates without roles: presets, required parameters, a startup that fails, a stop"""
+    found = {one["name"]: one for one in (await t.ask("GET", "/api/v2/templates")).json()}
+    version = f"/api/v2/templateversions/{found['go-dev']['active_version_id']}"
+    await t.ask("GET", f"{version}/rich-parameters")
+    presets = {one["Name"]: one for one in (await t.ask("GET", f"{version}/presets")).json()}
+    broken = f"/api/v2/templateversions/{found['broken-startup']['active_version_id']}"
+    for part in ("rich-parameters", "presets"):
+        await t.ask("GET", f"{broken}/{part}")
+    refused = {"name": "papi", "template_id": found["go-dev"]["id"], "rich_parameter_values": []}
+    await t.ask("POST", "/api/v2/users/me/workspaces", refused)
+    given = {**refused, "template_version_preset_id": presets["Large"]["ID"]}
+    made = (await t.ask("POST", "/api/v2/users/me/workspaces", given)).json()
+    await built(t, made["latest_build"]["id"])
+    place = f"/api/v2/workspaces/{made['id']}"
+    await t.poll("/api/v2/users/me/workspace/papi", said("idle"), keep=False)
+    await t.ask("GET", place)
+    await t.look("papi")
+    for query in (OURS, "owner:me template:go-dev", "owner:me template:broken-startup"):
+        await t.ask("GET", "/api/v2/workspaces", params=page(query))
+    app = "/@fleet/papi.main/apps/claude-code"
+    await t.poll(f"{app}/status", is_status("stable"), keep=False)
+    await stop(t, "papi")
+    await t.look("papi")
+    again = (await t.ask("POST", f"{place}/builds", {"transition": "start"})).json()
+    await built(t, again["id"])
+    await t.poll(place, lifecycle_is("ready"))
+    await t.poll(f"{app}/status", is_status("stable"))
+    await t.ask("GET", f"{app}/messages")
+    await t.say(app, FIRST_TASK)
+    await t.poll("/api/v2/users/me/workspace/papi", said("complete"), keep=False)
+    await t.look("papi")
+    given = {**refused, "name": "sony", "template_id": found["broken-startup"]["id"]}
+    broke = (await t.ask("POST", "/api/v2/users/me/workspaces", given)).json()
+    await built(t, broke["latest_build"]["id"])
+    place = f"/api/v2/workspaces/{broke['id']}"
+    ended = (await t.poll(place, lifecycle_is("start_error"), keep=False)).json()
+    await t.ask("GET", place)
+    await t.ask("GET", f"/api/v2/workspaceagents/{agents(ended)[0]['id']}/logs")
+    await t.look("sony")
+    for name in ("papi", "sony"):
+        await t.remove(name)
+
+
 async def rate_limited(t: Tape) -> None:
     """More than 512 requests a minute to one path"""
     for _ in range(600):
@@ -299,6 +345,14 @@ async def rate_limited(t: Tape) -> None:
 def page(query: str, offset: int = 0) -> dict[str, Any]:
     """A list as our client asks for it."""
     return {"q": query, "limit": 100, "offset": offset}
+
+
+async def built(t: Tape, build_id: str) -> None:
+    """A build until it has succeeded, and its log."""
+    build = f"/api/v2/workspacebuilds/{build_id}"
+    await t.poll(build, job_is("succeeded"), keep=False)
+    await t.ask("GET", build)
+    await t.ask("GET", f"{build}/logs")
 
 
 async def destroy(t: Tape, workspace_id: str, status: str) -> str:
@@ -337,6 +391,7 @@ SCENARIOS: list[Scenario] = [
     delete_agent,
     list_agents,
     not_an_agent,
+    as_they_are,
 ]
 
 __all__ = ["SCENARIOS", "SPEC", "rate_limited"]

@@ -197,6 +197,11 @@ def agent_is(*states: str) -> Check:
     return lambda answer: agents(answer.json())[0]["status"] in states
 
 
+def lifecycle_is(state: str) -> Check:
+    """Whether a workspace's agent has come to a state of its life."""
+    return lambda answer: agents(answer.json())[0]["lifecycle_state"] == state
+
+
 def agents(workspace: Any) -> list[Any]:
     """The agents of a workspace."""
     resources = workspace["latest_build"]["resources"]

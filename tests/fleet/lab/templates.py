@@ -24,6 +24,23 @@ INFO, ERROR = 2, 4
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """Something that a template asks for."""
+
+    name: str
+    display_name: str
+    description: str
+    default: str | None = None  # None: a value has to be given
+    options: tuple[tuple[str, str, str], ...] = ()
+    mutable: bool = False
+
+
+SPEC = Parameter("agent_spec", "Spec", "What the agent is for", mutable=True)
+REGION = Parameter("region", "Region", "Where it runs")
+SIZE = Parameter("size", "Size", "How large it is", default="S")
+
+
+@dataclass(frozen=True)
 class Template:
     """A template of the lab, and how its builds go."""
 
@@ -31,10 +48,22 @@ class Template:
     display_name: str
     description: str
     roles: tuple[tuple[str, str, str], ...] = ROLES
+    others: tuple[Parameter, ...] = ()
+    presets: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     agent_timeout_s: int = 120
     start_error: str | None = None
     never_starts: bool = False
     delete_error: str | None = None
+    startup: str | None = None  # a script that its agent runs first
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Everything that it asks for."""
+        if not self.roles:
+            return self.others
+        first = self.roles[0][0]
+        role = Parameter("agent_role", "Role", "Persona of the agent", first, self.roles)
+        return (role, SPEC, *self.others)
 
 
 CATALOGUE = (
@@ -67,6 +96,24 @@ CATALOGUE = (
         delete_error="Error: volume is in use",
     ),
     Template("plain", "Plain workspace", "No role or spec parameter: not for agents", roles=()),
+    Template(
+        "go-dev",
+        "Go development",
+        "Made for people: no roles, a required region, presets",
+        roles=(),
+        others=(REGION, SIZE),
+        presets=(
+            ("Large", (("region", "eu"), ("size", "L"))),
+            ("Small", (("region", "us"), ("size", "S"))),
+        ),
+    ),
+    Template(
+        "broken-startup",
+        "Broken startup",
+        "Builds, but its startup script fails",
+        roles=(),
+        startup="echo 'npm: command not found' >&2; exit 1",
+    ),
 )
 
 
@@ -131,27 +178,35 @@ def _graph(template: Template, workspaces: Path, port: int) -> bytes:
                 )
                 for order, name in enumerate(METADATA)
             ],
+            21: [message({1: "Startup", 3: template.startup, 6: 1})] if template.startup else [],
         }
     )
     resource = message({1: "workspace", 2: "docker_container", 3: agent})
-    return message({3: resource, 4: _parameters(template)})
+    asked = [_parameter(one) for one in template.parameters]
+    presets = [
+        message({1: name, 2: [message({1: key, 2: value}) for key, value in values]})
+        for name, values in template.presets
+    ]
+    return message({3: resource, 4: asked, 6: presets})
 
 
-def _parameters(template: Template) -> list[bytes]:
-    if not template.roles:
-        return []
-    options = [message({1: label, 2: about, 3: value}) for value, label, about in template.roles]
-    role = {
-        1: "agent_role",
-        2: "Persona of the agent",
+def _parameter(one: Parameter) -> bytes:
+    fields: dict[int, Value | Sequence[Value]] = {
+        1: one.name,
+        2: one.description,
         3: "string",
-        5: template.roles[0][0],
-        7: options,
-        15: "Role",
-        18: 2,
+        15: one.display_name,
     }
-    spec = {1: "agent_spec", 2: "What the agent is for", 3: "string", 4: 1, 13: 1, 15: "Spec"}
-    return [message(role), message(spec)]
+    if one.mutable:
+        fields[4] = 1
+    if one.default is None:
+        fields[13] = 1
+    else:
+        fields[5] = one.default
+    if one.options:
+        fields[7] = [message({1: label, 2: about, 3: value}) for value, label, about in one.options]
+        fields[18] = 2
+    return message(fields)
 
 
 def _terraform(template: Template) -> str:
@@ -163,16 +218,17 @@ def _terraform(template: Template) -> str:
         "  }",
         "}",
     ]
-    if template.roles:
+    for one in template.parameters:
         lines += [
-            'data "coder_parameter" "agent_role" {',
-            '  name         = "agent_role"',
-            '  display_name = "Role"',
-            '  description  = "Persona of the agent"',
+            f'data "coder_parameter" "{one.name}" {{',
+            f'  name         = "{one.name}"',
+            f'  display_name = "{one.display_name}"',
+            f'  description  = "{one.description}"',
             '  type         = "string"',
-            f'  default      = "{template.roles[0][0]}"',
         ]
-        for value, label, about in template.roles:
+        lines += [f'  default      = "{one.default}"'] if one.default is not None else []
+        lines += ["  mutable      = true"] if one.mutable else []
+        for value, label, about in one.options:
             lines += [
                 "  option {",
                 f'    name        = "{label}"',
@@ -180,14 +236,13 @@ def _terraform(template: Template) -> str:
                 f'    value       = "{value}"',
                 "  }",
             ]
+        lines.append("}")
+    for name, values in template.presets:
+        given = ", ".join(f'{key} = "{value}"' for key, value in values)
         lines += [
-            "}",
-            'data "coder_parameter" "agent_spec" {',
-            '  name         = "agent_spec"',
-            '  display_name = "Spec"',
-            '  description  = "What the agent is for"',
-            '  type         = "string"',
-            "  mutable      = true",
+            f'data "coder_workspace_preset" "{name.lower()}" {{',
+            f'  name       = "{name}"',
+            f"  parameters = {{ {given} }}",
             "}",
         ]
     return "\n".join(lines) + "\n"
