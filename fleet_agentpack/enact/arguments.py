@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fleet_agentpack.enact import permissions
+from fleet_agentpack.enact.denied import DenyList
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.manifest import PATH_FORMATS
 from fleet_agentpack.enact.schemas import check
@@ -16,8 +19,8 @@ from fleet_agentpack.kit.errors import Problem
 from fleet_agentpack.kit.paths import NoBaseError, PathArguments
 
 MOST_PROBLEMS = 10
+VISIBLE = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt")))  # also in images
 _UNUSABLE = re.compile("[\\x00\\ud800-\\udfff]")  # a program's arguments cannot contain these
-_KERNEL_PATHS = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Mount:
 
     path: Path
     writable: bool = False
+    hidden: tuple[Path, ...] = ()  # what looks empty inside it
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,12 @@ class Prepared:
 
 @dataclass(frozen=True)
 class PathRules:
-    """Where relative paths start, and what no tool may ever write to."""
+    """Where relative paths start, what is out of reach, and where writing was granted."""
 
     paths: PathArguments
-    home: Path
-    kept: tuple[Path, ...]
+    denied: DenyList
+    granted: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()  # granted for every call
 
 
 def prepare(
@@ -63,13 +68,62 @@ def prepare(
         if name in values and isinstance(rule, Mapping):
             values[name], needed = _resolve(name, rule, values[name], rules)
             mounts += needed
+    _require_writable(tool, mounts, rules)
     return Prepared(values, tuple(mounts))
 
 
 def writes(schema: Mapping[str, Any]) -> bool:
     """Whether a schema asks for a directory that the tool may change."""
+    return bool(writable_inputs(schema))
+
+
+def writable_inputs(schema: Mapping[str, Any]) -> list[str]:
+    """The inputs that take directories which the tool may change."""
     properties = schema.get("properties") or {}
-    return any(isinstance(rule, Mapping) and _is_writable(rule) for rule in properties.values())
+    return [name for name, rule in properties.items() if _takes_writable(rule)]
+
+
+def _takes_writable(rule: object) -> bool:
+    return isinstance(rule, Mapping) and (_is_writable(rule) or _takes_writable(rule.get("items")))
+
+
+def check_declared(
+    tool: str,
+    schema: Mapping[str, Any],
+    given: Mapping[str, Any],
+    rules: PathRules,
+    seen: Sequence[Path],
+) -> None:
+    """Refuse a file that is named in an input which is not declared as a path.
+
+    The tool could not see it, unless it is in one of the places that it sees. What nobody could
+    grant is text like any other. Raises `EnactError`.
+    """
+    for name, path in _undeclared_files(schema, given, rules):
+        is_seen = any(path.is_relative_to(each) for each in (*VISIBLE, *seen))
+        if not is_seen and not rules.denied.reason(path):
+            raise permissions.undeclared(tool, name, str(path))
+
+
+def _undeclared_files(
+    schema: Mapping[str, Any], given: Mapping[str, Any], rules: PathRules
+) -> Iterator[tuple[str, Path]]:
+    """The inputs that name an existing file, though they are not declared as paths.
+
+    A word that is also the name of a directory is a word, and `/home` may be part of an address.
+    """
+    properties = schema.get("properties") or {}
+    for name, value in given.items():
+        rule = properties.get(name)
+        if not isinstance(value, str) or not isinstance(rule, Mapping) or not value.strip():
+            continue
+        if rule.get("format") in PATH_FORMATS or rule.get("type", "string") != "string":
+            continue
+        with contextlib.suppress(OSError, RuntimeError, ValueError, NoBaseError):
+            path = rules.paths.resolve(value).resolve(strict=True)
+            is_deep = "/" in value and len(path.parts) > len(Path("/home").parts)
+            if path.is_file() or (path.is_dir() and is_deep):
+                yield name, path
 
 
 def _unknown(schema: Mapping[str, Any], given: Mapping[str, Any]) -> list[Problem]:
@@ -117,24 +171,24 @@ def _mount(name: str, rule: Mapping[str, Any], value: str, rules: PathRules) -> 
         raise _bad(name, f"{value[:200]} is neither a file nor a directory")
     if kind == "file-path" and not path.is_file():
         raise _bad(name, f"{value[:200]} is not a file")
-    if path == Path("/") or any(path.is_relative_to(each) for each in _KERNEL_PATHS):
-        raise _bad(name, f"{value[:200]} cannot be passed to a tool")
+    if reason := rules.denied.reason(path):
+        raise _bad(name, f"{value[:200]} {reason}")
     writable = _is_writable(rule) and path.is_dir()
-    if writable and _holds_more_than_work(path, rules):
-        raise _bad(name, f"{value[:200]} cannot be made writable: choose a directory inside it")
-    return Mount(path, writable)
+    return Mount(path, writable, rules.denied.inside(path, writable=writable))
 
 
 def _is_writable(rule: Mapping[str, Any]) -> bool:
     return rule.get("x-access") == "write" and rule.get("format") in PATH_FORMATS
 
 
-def _holds_more_than_work(path: Path, rules: PathRules) -> bool:
-    """Whether writing here could reach the user's home as a whole, installed tools or settings."""
-    kept = [each.resolve() for each in rules.kept]
-    return rules.home.resolve().is_relative_to(path) or any(
-        each.is_relative_to(path) or path.is_relative_to(each) for each in kept
-    )
+def _require_writable(tool: str, mounts: Sequence[Mount], rules: PathRules) -> None:
+    """Refuse to change a directory outside the project that nobody has granted."""
+    for mount in mounts:
+        free = rules.denied.is_work(mount.path) or any(
+            mount.path.is_relative_to(each) for each in rules.granted
+        )
+        if mount.writable and not free:
+            raise permissions.required(tool, permissions.Permissions(write=(str(mount.path),)))
 
 
 def _bad(name: str, message: str) -> EnactError:

@@ -11,6 +11,7 @@ import io
 import os
 import stat
 import tarfile
+import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.kit.paths import EscapeError, check_relative, confined
+from fleet_agentpack.kit.results import clean
+from fleet_agentpack.kit.visible import visible
 
 LARGEST_BUNDLE = 50 * 1024 * 1024
 LARGEST_UNPACKED = 200 * 1024 * 1024
@@ -145,7 +148,7 @@ def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, PackedFile]]:
                 _check_path(name)
             continue
         if not member.isreg() or member.issparse():
-            raise BundleError(f"{member.name[:80]!r} is neither a file nor a directory")
+            raise BundleError(f"{clean(member.name[:80])!r} is neither a file nor a directory")
         path = _check_path(name)
         total += member.size
         if total > LARGEST_UNPACKED:
@@ -162,17 +165,25 @@ def _check_path(name: str) -> str:
         path = str(check_relative(name))
     except EscapeError as error:
         raise BundleError(str(error)) from error
-    if len(path) > LONGEST_PATH or any(ord(char) < 32 or ord(char) == 127 for char in path):
-        raise BundleError(f"{name[:80]!r} is not a usable path")
+    hidden = visible(path) != path or "\n" in path or "\t" in path
+    if len(path) > LONGEST_PATH or hidden or not _is_unicode(path):
+        raise BundleError(f"{visible(clean(name[:80]))!r} is not a usable path")
     return path
+
+
+def _is_unicode(path: str) -> bool:
+    """Whether a path can be written down; bytes that are no UTF-8 arrive as lone surrogates."""
+    return clean(path) == path
 
 
 def _refuse_clashes(files: Mapping[str, PackedFile]) -> None:
     folded: set[str] = set()
     for path in files:
-        key = path.casefold()
+        key = unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
         if key in folded:
-            raise BundleError(f"it contains {path!r} twice, differing only in case")
+            raise BundleError(
+                f"it contains {path!r} twice, differing only in case or accents' form"
+            )
         folded.add(key)
     for path in folded:
         parent = path.rpartition("/")[0]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 
 from fleet_agentpack.enact.backends.bubblewrap import Bubblewrap
+from fleet_agentpack.enact.backends.seatbelt import Seatbelt
 from fleet_agentpack.enact.config import RegistryConfig
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.runner import sandbox_of
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.enact.settings import EnactSettings
 from fleet_agentpack.kit.checks import Check, directory, failure, program
@@ -22,7 +25,7 @@ def checks(settings: Settings) -> Iterable[Check]:
     yield directory(AREA, "store", settings.home / ".enact")
     yield from _configured(settings)
     path = settings.environ.get("PATH", "")
-    yield _sandbox(Bubblewrap(path, settings.home).unavailable())
+    yield _sandbox(sandbox_of(path, settings.home), strict=_is_strict(settings))
     engines = ["podman", "docker"]
     yield program(AREA, engines, path, "tools with an image cannot run", "install podman")
 
@@ -38,6 +41,8 @@ def _configured(settings: Settings) -> Iterator[Check]:
         yield failure(AREA, "configuration", error, "correct that file")
         return
     yield _installed_tools(service)
+    yield from _unchecked(service)
+    yield from _left_behind(service)
 
 
 def _registry(config: RegistryConfig) -> Check:
@@ -58,14 +63,55 @@ def _installed_tools(service: EnactService) -> Check:
     except EnactError as error:
         return failure(AREA, INSTALLED, error, "")
     if not broken:
-        return Check(AREA, INSTALLED, "ok", str(len(service.installed().tools)))
+        return Check(AREA, INSTALLED, "ok", str(len(service.projection().installed)))
     reasons = "; ".join(each.error.message for each in broken)
     advice = dict.fromkeys(line for each in broken for line in each.error.advice())
     return Check(AREA, INSTALLED, "problem", f"{len(broken)} broken: {reasons}", "; ".join(advice))
 
 
-def _sandbox(unavailable: str | None) -> Check:
-    if unavailable:
+def _unchecked(service: EnactService) -> Iterator[Check]:
+    """Tools whose registry has not told of vetoes and withdrawals for days."""
+    if told := service.audits.stale(service.projection().installed.values()):
+        yield Check(AREA, "audits", "note", told, "check them with: fleet-agentpack tool audit")
+
+
+def _left_behind(service: EnactService) -> Iterator[Check]:
+    """Installs of an earlier release: names that are no longer any, tools without grants."""
+    for warning in service.projection().warnings:
+        yield Check(AREA, "names", "note", warning)
+    if older := [*_ungranted(service)]:
+        advice = "look at each with: fleet-agentpack tool info NAME; grant it with: tool allow NAME"
+        detail = f"installed by 0.1, so nothing is granted: {', '.join(older)}"
+        yield Check(AREA, "permissions", "note", detail, advice)
+
+
+def _ungranted(service: EnactService) -> Iterator[str]:
+    """The tools that were installed before there were permissions."""
+    for each in service.projection().installed.values():
+        with contextlib.suppress(EnactError):
+            receipt = each.store.receipt(each.name, each.version)
+            if receipt and receipt.granted is None and not receipt.is_builtin:
+                yield each.name
+
+
+def _is_strict(settings: Settings) -> bool:
+    try:
+        return EnactService(EnactSettings.of(settings)).config.execution.strict
+    except EnactError:
+        return False
+
+
+def _sandbox(sandbox: Bubblewrap | Seatbelt, *, strict: bool) -> Check:
+    if unavailable := sandbox.unavailable():
         advice = "install bubblewrap, or use tools with a container image"
         return Check(AREA, "sandbox", "note", unavailable, advice)
-    return Check(AREA, "sandbox", "ok", "bubblewrap works")
+    parts = sandbox.parts()
+    holding = ", ".join(part for part, holds in parts.items() if holds)
+    missing = ", ".join(part for part, holds in parts.items() if not holds)
+    if not missing:
+        return Check(AREA, "sandbox", "ok", f"{sandbox.name}: {holding}")
+    detail = f"{sandbox.name}: {holding}; not here: {missing}"
+    if strict:
+        advice = "provide it, or take `sandbox: strict` out of ~/.enact/config.yaml"
+        return Check(AREA, "sandbox", "problem", detail, advice)
+    return Check(AREA, "sandbox", "ok", detail)

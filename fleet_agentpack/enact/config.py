@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.manifest import seconds
+from fleet_agentpack.enact.quantities import seconds, size
 from fleet_agentpack.enact.trust.identity import Auditor
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import UnreadableError, read_text
@@ -26,6 +26,9 @@ _SAME_POLICY = {"require_audit": "require_attestation"}
 _SAME_BACKEND = {"host": "local", "sandbox": "bubblewrap", "bwrap": "bubblewrap"}
 DEFAULT_TIMEOUT_S = 300.0
 DEFAULT_SEARCH_TTL_S = 300.0
+DEFAULT_MEMORY = 2 * 1024**3
+DEFAULT_PROCESSES = 256
+DEFAULT_SCRATCH = 256 * 1024**2
 LARGEST_CONFIG = 1024 * 1024
 
 S = TypeVar("S")
@@ -75,6 +78,10 @@ class ExecutionConfig:
     fallback: str | None = None
     trusted_scopes: tuple[str, ...] = ()
     timeout_s: float = DEFAULT_TIMEOUT_S
+    memory_bytes: int = DEFAULT_MEMORY
+    processes: int = DEFAULT_PROCESSES
+    scratch_bytes: int = DEFAULT_SCRATCH
+    strict: bool = False  # refuse to run where a part of the sandbox is missing
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,14 @@ class Config:
     def execution(self) -> ExecutionConfig:
         """Where tools run. Raises `EnactError` when it cannot be used."""
         return self._section("execution", _Execution, _execution)
+
+    @property
+    def execution_or_default(self) -> ExecutionConfig:
+        """Where tools would run; to tell of it, not to run one."""
+        try:
+            return self.execution
+        except EnactError:
+            return ExecutionConfig()
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -199,14 +214,29 @@ class _Execution:
     fallback: _Backend | None = None
     trusted_scopes: _Texts = None
     defaultTimeout: Any = None  # as a tool writes its timeout: 30s
+    memory: Any = None  # such as 2GiB
+    scratch: Any = None
+    processes: Count = DEFAULT_PROCESSES
+    sandbox: Annotated[Literal["strict", "standard"], Rule("one of strict, standard")] | None = None
 
 
 def _execution(section: _Execution) -> ExecutionConfig:
-    timeout = section.defaultTimeout
-    try:
-        timeout_s = DEFAULT_TIMEOUT_S if timeout is None else seconds(str(timeout))
-    except ValueError as error:
-        raise ValueError(f"execution.defaultTimeout: {error}") from error
     names = (section.default, section.fallback)
     backend, fallback = (_SAME_BACKEND.get(name or "", name) for name in names)
-    return ExecutionConfig(backend, fallback, section.trusted_scopes or (), timeout_s)
+    return ExecutionConfig(
+        backend,
+        fallback,
+        section.trusted_scopes or (),
+        _quantity("defaultTimeout", section.defaultTimeout, seconds, DEFAULT_TIMEOUT_S),
+        _quantity("memory", section.memory, size, DEFAULT_MEMORY),
+        section.processes,
+        _quantity("scratch", section.scratch, size, DEFAULT_SCRATCH),
+        section.sandbox == "strict",
+    )
+
+
+def _quantity(key: str, given: object, read: Callable[[str], T], default: T) -> T:
+    try:
+        return default if given is None else read(str(given))
+    except ValueError as error:
+        raise ValueError(f"execution.{key}: {error}") from error

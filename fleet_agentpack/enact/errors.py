@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self, TypedDict
 
+from fleet_agentpack.enact.trust.identity import NOBODY
 from fleet_agentpack.kit.actions import Action, Commands, called, steps
+from fleet_agentpack.kit.approval import Refusal as Refused
 from fleet_agentpack.kit.errors import AppError, Problem
 
 FIND_ANOTHER = Action(
@@ -100,6 +103,13 @@ class EnactError(AppError):
         return cls("INVALID_ARGUMENTS", f"{field}: {message}", *actions, problems=problems)
 
     @classmethod
+    def not_approved(cls, tool: str, refusal: Refused) -> Self:
+        """The error for a permission that a person was asked for and has not granted."""
+        return cls(
+            "NOT_APPROVED", f"{called(tool)} was not run: {refusal.told}.", tool=called(tool)
+        )
+
+    @classmethod
     def unexpected(cls, tool: str) -> Self:
         """The error for an internal failure."""
         message = f"{called(tool)} failed unexpectedly; the server's log says why"
@@ -188,11 +198,75 @@ class EnactError(AppError):
         return cls("TRUST_REFUSED", message, step, FIND_ANOTHER, tool=name, **details)
 
     @classmethod
+    def attestation_unreadable(cls, name: str, auditor: str, why: str) -> Self:
+        """The registry lists an attestation that it does not give out, or not in a usable form."""
+        by = auditor or "nobody that it names"
+        reason = f"its registry lists an attestation by {by} that cannot be read ({why[:300]})"
+        step = "choose another version or another tool, and tell whoever runs the registry"
+        return cls("TRUST_REFUSED", f"{name} is not trusted: {reason}", step, tool=name)
+
+    @classmethod
+    def downgraded(cls, name: str, installed: str, offered: str) -> Self:
+        """A registry offers an older version than the installed one, as if there were no newer."""
+        message = f"{name}@{installed} is installed, and {offered} is older"
+        command = f"fleet-agentpack tool install {name}@{offered} --allow-downgrade"
+        step = ask_user(f"decide whether to run: {command}")
+        return cls("DOWNGRADE_REFUSED", message, step, tool=name, installed=installed)
+
+    @classmethod
+    def signer_changed(cls, name: str, before: Sequence[str], now: Sequence[str]) -> Self:
+        """Nobody who signed the installed version signed this one; a person has to decide."""
+        new = ", ".join(now) or "nobody whom you trust"
+        message = f"{name} is signed by {new}; what is installed was signed by {', '.join(before)}"
+        who = shlex.quote(now[0] if now else NOBODY)
+        command = f"fleet-agentpack tool install {name} --accept-signer {who}"
+        step = ask_user(f"decide whether to run: {command}")
+        details = {"tool": name, "before": [*before], "now": [*now], "command": command}
+        return cls("SIGNER_CHANGED", message, step, **details)
+
+    @classmethod
+    def lock_differs(cls, name: str, fact: str, locked: str, found: str) -> Self:
+        """A tool is not what the lock file says; nothing was installed."""
+        message = f"{name} is not what was locked; its {fact}: {locked} then, {found} now"
+        step = "ask whoever locked it; to accept it, install it and write the lock file anew"
+        details = {"tool": name, "differs": fact, "locked": locked, "found": found}
+        return cls("LOCK_MISMATCH", message, step, **details)
+
+    @classmethod
+    def lock_outdated(cls, name: str, pinned: str, locked: str | None) -> Self:
+        """The project pins something else than its lock file; nothing was installed."""
+        other = f"has {name}@{locked}" if locked else f"does not have {name}"
+        message = f"the project pins {name}@{pinned}, and its lock file {other}"
+        step = Action.command("tool", "lock", text="install what is pinned, then run: {}")
+        details = {"tool": name, "differs": "version", "locked": locked, "found": pinned}
+        return cls("LOCK_MISMATCH", message, step, **details)
+
+    @classmethod
+    def image_unpinned(cls, name: str, reason: str) -> Self:
+        """The tool's image is not one that can be known beforehand."""
+        step = "tell the publisher to name it by digest, as in image@sha256:…"
+        return cls(
+            "TRUST_REFUSED", f"{name} is not trusted: {reason}", step, FIND_ANOTHER, tool=name
+        )
+
+    @classmethod
     def vetoed(cls, name: str, auditor: str) -> Self:
         """A trusted auditor has reported this version as failed."""
         message = f"{name} failed an audit by {auditor}, whom you trust"
         step = "choose another version or another tool"
         return cls("TRUST_VETO", message, step, tool=name, auditor=auditor)
+
+    @classmethod
+    def withdrawn_since(cls, name: str, version: str, words: str) -> Self:
+        """The installed version was withdrawn after the install."""
+        update = Action.command("tool", "update", name, text="ask the user to run: {}")
+        return cls("VERSION_YANKED", words, update, FIND_ANOTHER, tool=name, version=version)
+
+    @classmethod
+    def untrusted_since(cls, name: str, words: str) -> Self:
+        """An installed version about which the registry no longer tells everything."""
+        audit = Action.command("tool", "audit", text="ask the user to check again with: {}")
+        return cls("TRUST_REFUSED", words, audit, FIND_ANOTHER, tool=name)
 
     @classmethod
     def tool_changed(cls, name: str, version: str, what: str) -> Self:

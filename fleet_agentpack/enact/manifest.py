@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NotRequired, Protocol, TypedDict, TypeVar
 
-from fleet_agentpack.enact import names, template
+from fleet_agentpack.enact import names, quantities, template
+from fleet_agentpack.enact.network import Host, HostError
+from fleet_agentpack.enact.permissions import ANYWHERE, MOST_WANTED, is_too_much
 from fleet_agentpack.kit import frontmatter, yaml12
+from fleet_agentpack.kit.visible import visible_throughout
 
 PACKAGE_FILES = ("skill.package.yaml", "skill.package.yml", "skill.yml", "enact.yaml", "enact.yml")
 MANIFEST_FILES = ("SKILL.md", *PACKAGE_FILES[:3], "enact.md", *PACKAGE_FILES[3:])
 LONGEST_MANIFEST = 1024 * 1024
 LONGEST_DESCRIPTION = 1024
+MOST_TOOLS = 64
+LARGEST_TOOL = 20_000  # bytes of description and schemas, which every client is sent
 PATH_FORMATS = ("path", "file-path", "directory-path")
 
-_TIMEOUT = re.compile(r"(\d{1,9})(ns|us|µs|ms|s|m|h)\Z")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]{0,254}\Z")
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -57,6 +61,14 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Resources:
+    """What a tool says that it uses at most."""
+
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Script:
     """One command of a tool, with the schemas of its input and output."""
 
@@ -79,7 +91,8 @@ class Manifest:
     command: Script | None = None
     scripts: Mapping[str, Script] = field(default_factory=dict)
     image: str | None = None
-    network: bool = False
+    network: tuple[str, ...] = ()  # hosts, or `*` for any
+    resources: Resources = Resources()
     stdin_json: bool = False  # whether the arguments are also sent to standard input, as JSON
     timeout_s: float | None = None
     variables: tuple[Variable, ...] = ()
@@ -126,7 +139,11 @@ def load(files: Files) -> Manifest:
 
 
 def parse(data: Mapping[str, object], body: str = "") -> Manifest:
-    """A manifest from its parsed fields and the text below its header. Raises `ManifestError`."""
+    """A manifest from its parsed fields and the text below its header. Raises `ManifestError`.
+
+    All of its text is a publisher's: what is hidden in it is made visible here, once.
+    """
+    data, body = visible_throughout(data), visible_throughout(body)
     name = _field(data, "name", str, "a string")
     if not names.is_name(name):
         raise ManifestError(f"name {name[:80]!r} is not owner/tool in lower case")
@@ -134,7 +151,6 @@ def parse(data: Mapping[str, object], body: str = "") -> Manifest:
     if not description.strip() or len(description) > LONGEST_DESCRIPTION:
         raise ManifestError(f"description must have 1 to {LONGEST_DESCRIPTION} characters")
     annotations = _annotations(data)
-    timeout = _string(data, "timeout")
     output = _schema(data, "outputSchema")
     inherited = Script(None, "", description.strip(), {}, output, annotations)
     return Manifest(
@@ -145,9 +161,10 @@ def parse(data: Mapping[str, object], body: str = "") -> Manifest:
         command=_command(data, inherited),
         scripts=_scripts(data, inherited),
         image=_image(data),
-        network=_flag(data, "x-network"),
+        network=_network(data),
+        resources=_resources(data),
         stdin_json=_string(data, "x-stdin") == "json",
-        timeout_s=seconds(timeout) if timeout else None,
+        timeout_s=_quantity(data, "timeout", quantities.seconds),
         variables=_variables(data),
         annotations=annotations,
         tags=_strings(data, "tags"),
@@ -158,14 +175,6 @@ def parse(data: Mapping[str, object], body: str = "") -> Manifest:
             if data.get(key)
         ),
     )
-
-
-def seconds(text: str) -> float:
-    """A duration such as `30s` or `100ms`. Raises `ManifestError`."""
-    match = _TIMEOUT.match(text)
-    if not match:
-        raise ManifestError(f"timeout {text[:40]!r} is not a number with one unit, such as 30s")
-    return int(match[1]) * _SECONDS[match[2]]
 
 
 def _decode(name: str, content: bytes) -> str:
@@ -219,6 +228,35 @@ def _flag(data: Mapping[str, object], key: str) -> bool:
     return value
 
 
+def _quantity(data: Mapping[str, object], key: str, read: Callable[[str], T]) -> T | None:
+    text = _string(data, key)
+    try:
+        return read(text) if text else None
+    except ValueError as error:
+        raise ManifestError(f"{key}: {error}") from error
+
+
+def _resources(data: Mapping[str, object]) -> Resources:
+    declared: dict[str, object] = _field(data, "resources", dict, "a mapping", {})
+    sizes = (_quantity(declared, key, quantities.size) for key in ("memory", "disk"))
+    return Resources(*sizes)
+
+
+def _network(data: Mapping[str, object]) -> tuple[str, ...]:
+    """The hosts that a tool asks for: `x-network: true`, or a list of them."""
+    if not isinstance(data.get("x-network"), list):
+        return (ANYWHERE,) if _flag(data, "x-network") else ()
+    hosts = _strings(data, "x-network")
+    if is_too_much(hosts):
+        raise ManifestError(f"x-network asks for too much: at most {MOST_WANTED} hosts")
+    try:
+        for each in hosts:
+            Host.parse(each)
+    except HostError as error:
+        raise ManifestError(f"x-network: {error}") from error
+    return hosts
+
+
 def _version(data: Mapping[str, object]) -> str | None:
     text = _string(data, "version")
     if text and not names.is_version(text):
@@ -235,6 +273,8 @@ def _image(data: Mapping[str, object]) -> str | None:
 
 def _variables(data: Mapping[str, object]) -> tuple[Variable, ...]:
     declared: dict[object, object] = _field(data, "env", dict, "a mapping of variables", {})
+    if is_too_much([*map(str, declared)]):
+        raise ManifestError(f"env asks for too much: at most {MOST_WANTED} variables")
     return tuple(_variable(name, entry) for name, entry in declared.items())
 
 
@@ -298,6 +338,8 @@ def _scripts(data: Mapping[str, object], tool: Script) -> dict[str, Script]:
     declared: dict[str, object] = _field(
         data, "scripts", dict, "a mapping of names to commands", {}
     )
+    if len(declared) > MOST_TOOLS:
+        raise ManifestError(f"{len(declared)} scripts are too many: at most {MOST_TOOLS}")
     if len(declared) == 1:
         tool = replace(tool, input_schema=_schema(data, "inputSchema") or {})
         return {name: _declared(name, entry, tool) for name, entry in declared.items()}
@@ -328,7 +370,7 @@ def _script(name: str | None, command: str, fields: Mapping[str, object], tool: 
         template.check(command, properties if isinstance(properties, dict) else {})
     except template.TemplateError as error:
         raise ManifestError(str(error)) from error
-    return Script(
+    script = Script(
         name=name,
         command=command,
         description=_string(fields, "description") or tool.description,
@@ -336,6 +378,11 @@ def _script(name: str | None, command: str, fields: Mapping[str, object], tool: 
         output_schema=_schema(fields, "outputSchema", tool.output_schema),
         annotations={**tool.annotations, **_annotations(fields)},
     )
+    shown = (script.description, script.input_schema, script.output_schema)
+    if len(json.dumps(shown, default=str).encode()) > LARGEST_TOOL:
+        where = f"scripts.{name}" if name else "command"
+        raise ManifestError(f"{where}: description and schemas exceed {LARGEST_TOOL} bytes")
+    return script
 
 
 class _ObjectSchema(TypedDict):
@@ -349,6 +396,4 @@ def _inferred(command: str) -> _ObjectSchema:
     found = template.parameters(command)
     properties = {name: {"type": "string"} for name in found}
     schema: _ObjectSchema = {"type": "object", "properties": properties}
-    if found:
-        schema["required"] = found
-    return schema
+    return {**schema, "required": found} if found else schema

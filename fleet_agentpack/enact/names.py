@@ -12,12 +12,15 @@ from fleet_agentpack.enact.errors import FIND_NAME, EnactError
 
 LONGEST_NAME = 200
 LONGEST_MCP_NAME = 64
+SHORT_HASH, LONG_HASH = 10, 32  # digits; the second where two have the same first ones
 BUILTIN_NAMESPACE = "agentpack"
-RESERVED_NAMESPACES = (BUILTIN_NAMESPACE, "enact")
+META_TOOLS = ("search", "learn", "install", "uninstall", "list", "run")
 MAIN_SCRIPTS = ("default", "run", "main")
 SCRIPT_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
-_NAME = re.compile(r"@?[a-z0-9_-]+(?:/[a-z0-9_-]+)+\Z")
+# `__` stands for `/` in MCP names: a segment that had one, or `_` at an end, could pass for two.
+_SEGMENT = r"[a-z0-9-]+(?:_[a-z0-9-]+)*"
+_NAME = re.compile(rf"@?{_SEGMENT}(?:/{_SEGMENT})+\Z")
 _REFERENCE = re.compile(r"(?P<name>@?[^@:]*)(?P<rest>(?:[@:][^@:]*)*)\Z", re.DOTALL)
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -40,8 +43,13 @@ def is_name(text: str) -> bool:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name belongs to the tools of this package."""
-    return name.split("/", 1)[0] in RESERVED_NAMESPACES
+    """Whether a name belongs to this package: its own tools', or a meta-tool's."""
+    return is_builtin(name) or name in {f"enact/{each}" for each in META_TOOLS}
+
+
+def is_builtin(name: str) -> bool:
+    """Whether a name is in the namespace of the tools that ship in this package."""
+    return name.startswith(f"{BUILTIN_NAMESPACE}/")
 
 
 def is_version(text: str) -> bool:
@@ -130,15 +138,19 @@ def entries_of(name: str, scripts: Iterable[str], *, has_command: bool) -> dict[
 def build_table(entries: Iterable[Entry], taken: Iterable[str] = ()) -> NameTable:
     """Give every entry an MCP name of its own.
 
-    Entries that would share a name all get a hash, so that no tool can pass for another.
+    Entries that would share a name all get a hash, so that no tool can pass for another; so does
+    one whose plain name is another's with its hash.
     """
     wanted = sorted(set(entries), key=lambda entry: entry.key)
     uses = Counter(entry.plain for entry in wanted)
     uses.update(taken)
-    named = {
-        entry: entry.plain if uses[entry.plain] == 1 and _is_legal(entry.plain) else _hashed(entry)
-        for entry in wanted
-    }
+    hashed = {entry: _hashed(entry, SHORT_HASH) for entry in wanted}
+    others = Counter(hashed.values())
+    named = {}
+    for entry, short in hashed.items():
+        is_own = uses[entry.plain] == 1 and entry.plain not in others and _is_legal(entry.plain)
+        unique = short if others[short] == 1 else _hashed(entry, LONG_HASH)
+        named[entry] = entry.plain if is_own else unique
     collisions = tuple(
         f"{' and '.join(e.key for e in wanted if e.plain == plain)} share the MCP name {plain}: "
         f"each is listed with a hash appended to its name"
@@ -152,7 +164,7 @@ def _is_legal(name: str) -> bool:
     return len(name) <= LONGEST_MCP_NAME and not _FOREIGN.search(name)
 
 
-def _hashed(entry: Entry) -> str:
-    digest = hashlib.sha256(entry.key.encode()).hexdigest()[:10]
+def _hashed(entry: Entry, length: int) -> str:
+    digest = hashlib.sha256(entry.key.encode()).hexdigest()[:length]
     readable = _FOREIGN.sub("", entry.plain)[: LONGEST_MCP_NAME - len(digest) - 1]
     return f"{readable}_{digest}"

@@ -12,13 +12,12 @@ from fleet_agentpack.enact import names
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import Entry
 from fleet_agentpack.enact.results import BrokenTool
+from fleet_agentpack.enact.tool_lists import ToolsFile
 from fleet_agentpack.kit.stamps import Stamp, certain_stamp, stamp
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.manifest import Manifest, Script
     from fleet_agentpack.enact.store import Store
-
-META_TOOLS = ("search", "learn", "install", "uninstall", "list", "run")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +33,7 @@ class Projected:
         """Everything that a client's list of tools shows of it."""
         tool, script = self.installed.manifest, self.script
         described = replace(script, name=None, command="") if script else tool.description
-        return self.mcp_name, described, tool.network
+        return self.mcp_name, described, tool.network, tool.variables
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +144,7 @@ class Projector:
             for name in visible
             for entry, script in installed[name].manifest.entries().items()
         }
-        table = names.build_table(entries, taken=[f"enact__{each}" for each in META_TOOLS])
+        table = names.build_table(entries, taken=[f"enact__{each}" for each in names.META_TOOLS])
         callables = {
             mcp_name: Projected(mcp_name, entry, entries[entry][1], entries[entry][0])
             for mcp_name, entry in sorted(table.entries.items())
@@ -161,6 +160,20 @@ class Projector:
             manifest = store.manifest(name, version)
             self._manifests[key] = Installed(name, version, manifest, store)
         return self._manifests[key]
+
+
+def pinned_by(project: Path, name: str, store: Store) -> Installed | None:
+    """The version that a project pins, if it was installed for this project."""
+    try:
+        version = ToolsFile.read(project).tools.get(name)
+    except EnactError:
+        return None  # a project that one merely opens stops no call
+    if not version or not names.is_version(version):
+        return None
+    receipt = store.receipt(name, version)
+    if receipt is None or str(project) not in receipt.projects:
+        return None
+    return Installed(name, version, store.manifest(name, version), store)
 
 
 def _pins(store: Store) -> tuple[Mapping[str, str], Collection[str], Sequence[str]]:
@@ -180,15 +193,25 @@ def _pins(store: Store) -> tuple[Mapping[str, str], Collection[str], Sequence[st
             "run: fleet-agentpack mcp use --all"
         )
     shown = mcp.visible()
-    versions = {**shown, **versions, **shown}
+    listed, versions = versions, {**shown, **versions, **shown}
     strange = [name for name in versions if not _is_installable(name)]
-    warnings += [f"{store.tools_path}: {name[:80]!r} is not a tool's name" for name in strange]
+    warnings += [
+        f"{_named_in(store, name, listed, shown)}: {name[:80]!r} is not a tool's name and is left "
+        "out: take it out there, and install the tool under a name that its publisher corrected"
+        for name in strange
+    ]
     return {n: v for n, v in versions.items() if n not in strange}, shown, warnings
 
 
+def _named_in(store: Store, name: str, listed: Collection[str], shown: Collection[str]) -> str:
+    """The files that name a tool; what clients see is the list itself where it has no file."""
+    in_shown = name in shown and (name not in listed or store.mcp_path.exists())
+    found = ((store.tools_path, name in listed), (store.mcp_path, in_shown))
+    return " and ".join(str(path) for path, holds in found if holds)
+
+
 def _is_installable(name: str) -> bool:
-    is_ours = name.startswith(names.BUILTIN_NAMESPACE)
-    return names.is_name(name) and (is_ours or not names.is_reserved(name))
+    return names.is_name(name) and (names.is_builtin(name) or not names.is_reserved(name))
 
 
 def _stamps(paths: Iterable[Path]) -> dict[str, Stamp | None]:

@@ -1,10 +1,16 @@
-"""Checks values against a publisher's JSON Schema, which may be wrong or made to hang us."""
+"""Checks values against a publisher's JSON Schema, which may be wrong or made to hang us.
+
+A schema is tried out in a child process, within limits, before a tool is installed. A call uses
+a compiled form of it that gives up after so many steps.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -13,7 +19,20 @@ from fleet_agentpack.enact.manifest import ManifestError
 from fleet_agentpack.kit import process
 from fleet_agentpack.kit.errors import Problem
 
-LONGEST_CHECK_S = 5.0
+LONGEST_CHECK_S = 5  # of the child's own work
+LONGEST_WAIT_S = 60.0  # for it, on a machine that is busy
+MOST_STEPS = 400_000  # keywords applied in one check, and what each has to look at
+REFERENCE_STEPS = 20  # what following a reference counts as; it takes that much longer
+MOST_MEMORY = 512 * 1024**2  # of the child
+TOO_LONG = "checking it takes too long"
+
+
+_PATTERNS = ("pattern", "patternProperties")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_PAIRWISE = ("unevaluatedItems", "unevaluatedProperties")  # look at all of a value for each part
+PAIRS_A_STEP = 100
+NAMES_A_STEP = 20  # of a list of properties; the values of an `enum` count one each
+DEEPEST = 64  # levels of a schema
 
 
 class _Validator(Protocol):
@@ -21,60 +40,129 @@ class _Validator(Protocol):
         """Every `jsonschema.ValidationError`."""
 
 
+class _Endless(Exception):
+    """A check that took more steps than any honest schema needs."""
+
+
+class _Steps(threading.local):
+    """How many steps the check that runs in this thread has left."""
+
+    left = 0
+
+
+_STEPS = _Steps()
+
+
 def check(tool: str, schema: Mapping[str, Any], value: Any) -> list[Problem]:
     """Where a value does not fit a schema. Raises `EnactError` for a schema that cannot be used."""
     try:
-        return _check_apart(schema, value) if _has_pattern(schema) else _check(schema, value)
+        return _apart([[schema, value]]) if _has(_PATTERNS, schema) else _check(schema, value)
     except (ManifestError, RecursionError) as error:
         raise EnactError.manifest_invalid(tool, f"its schema cannot be used: {error}") from error
 
 
-def check_schema(schema: Mapping[str, Any]) -> None:
-    """Refuse an invalid JSON Schema. Raises `ManifestError`."""
-    _validator(json.dumps(schema))
+def check_schemas(schemas: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse schemas that are invalid, or take too long or too much memory. `ManifestError`."""
+    if any(is_deeper(schema, DEEPEST) for schema in schemas):
+        raise ManifestError(f"it has more than {DEEPEST} levels")
+    if any(map(_refers_elsewhere, schemas)):
+        raise ManifestError("it refers to something outside itself")
+    if any(map(_can_grow, schemas)):
+        _apart([[schema, _example(schema)] for schema in schemas])
+        return
+    for schema in schemas:  # takes no longer than the schema is long
+        _check(schema, _example(schema))
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Whether JSON is nested more deeply than this; what writes it out again would fail."""
+    layer = [value]
+    for _ in range(levels + 1):
+        inner = (
+            each.values() if isinstance(each, dict) else each
+            for each in layer
+            if isinstance(each, dict | list)
+        )
+        layer = [below for each in inner for below in each]
+    return any(isinstance(each, dict | list) for each in layer)
 
 
 def main() -> int:
-    """The child process of `_check_apart`: the question on standard input, the answer on output."""
-    schema, value = json.loads(sys.stdin.buffer.read())
+    """The child process: schemas and values on standard input, what is wrong on output."""
+    _limit_ourselves()
     answer: dict[str, Any]
     try:
-        found = _check(schema, value)
-        answer = {"problems": [[each.field, each.kind, each.message] for each in found]}
-    except (ManifestError, RecursionError) as error:
-        answer = {"error": str(error)}
+        found = [_check(schema, value) for schema, value in json.loads(sys.stdin.buffer.read())]
+        answer = {"problems": [[p.field, p.kind, p.message] for each in found for p in each]}
+    except (ManifestError, RecursionError, MemoryError) as error:
+        answer = {"error": str(error) or "it is too large or too deep"}
     sys.stdout.write(json.dumps(answer))
     return 0
 
 
-def _check_apart(schema: Mapping[str, Any], value: Any) -> list[Problem]:
+def _limit_ourselves() -> None:
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not on Windows
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (LONGEST_CHECK_S, LONGEST_CHECK_S))
+
+
+def _example(schema: Mapping[str, Any]) -> object:
+    """A value that leads into most of a schema."""
+    properties = schema.get("properties")
+    names = properties if isinstance(properties, Mapping) else {}
+    return dict.fromkeys(names, "") if schema.get("type", "object") == "object" else None
+
+
+def _apart(questions: Sequence[Sequence[Any]]) -> list[Problem]:
     """Check in a child process: a regular expression can run forever and block every thread."""
     argv = [sys.executable, "-P", "-m", "fleet_agentpack.enact.schemas"]
-    question = json.dumps([schema, value]).encode()
     try:
-        done = process.run(argv, stdin=question, timeout_s=LONGEST_CHECK_S)
+        question = json.dumps(questions).encode()
+        done = process.run(argv, stdin=question, timeout_s=LONGEST_WAIT_S)
+        answer = json.loads(done.stdout) if not done.status else {"error": TOO_LONG}
     except TimeoutError as error:
-        raise ManifestError("checking its patterns takes too long") from error
-    if done.status:
-        raise ManifestError("checking its patterns failed")
-    answer = json.loads(done.stdout)
+        raise ManifestError(TOO_LONG) from error
+    except (TypeError, ValueError) as error:  # such as a date in YAML
+        raise ManifestError("it is not JSON") from error
     if "error" in answer:
         raise ManifestError(answer["error"])
     return [Problem(*each) for each in answer["problems"]]
 
 
-def _has_pattern(schema: Any) -> bool:
+def _can_grow(schema: Mapping[str, Any]) -> bool:
+    """Whether checking a schema can take longer than the schema is long."""
+    return _has((*_PATTERNS, *_REFERENCES), schema)
+
+
+def _refers_elsewhere(schema: Any) -> bool:
+    """Whether a schema names one at another address, which a client might fetch."""
     if isinstance(schema, Mapping):
-        found = isinstance(schema.get("pattern"), str) or "patternProperties" in schema
-        return found or any(map(_has_pattern, schema.values()))
-    return isinstance(schema, list) and any(map(_has_pattern, schema))
+        targets = (schema.get(each) for each in _REFERENCES)
+        if any(isinstance(each, str) and "//" in each.partition("#")[0] for each in targets):
+            return True
+        return any(map(_refers_elsewhere, schema.values()))
+    return isinstance(schema, list) and any(map(_refers_elsewhere, schema))
+
+
+def _has(keywords: Collection[str], schema: Any) -> bool:
+    if isinstance(schema, Mapping):
+        return any(each in schema for each in keywords) or any(
+            _has(keywords, each) for each in schema.values()
+        )
+    return isinstance(schema, list) and any(_has(keywords, each) for each in schema)
 
 
 def _check(schema: Mapping[str, Any], value: Any) -> list[Problem]:
     try:
-        errors = sorted(_validator(json.dumps(schema)).iter_errors(value), key=_place)
-    except (ManifestError, RecursionError):
+        compiled = _compiled(json.dumps(schema))
+        _STEPS.left = MOST_STEPS
+        errors = sorted(compiled.iter_errors(value), key=_place)
+    except (ManifestError, RecursionError, MemoryError):
         raise
+    except _Endless as error:
+        raise ManifestError(TOO_LONG) from error
     except Exception as error:
         if type(error).__module__.startswith(("referencing", "jsonschema")):
             raise ManifestError("it refers to something outside itself") from error
@@ -85,7 +173,8 @@ def _check(schema: Mapping[str, Any], value: Any) -> list[Problem]:
 
 
 @lru_cache(maxsize=512)
-def _validator(schema_text: str) -> _Validator:
+def _compiled(schema_text: str) -> _Validator:
+    """What checks values, made once for a schema. Raises `ManifestError`."""
     import jsonschema  # type: ignore[import-untyped,unused-ignore]
     from referencing import Registry
 
@@ -95,9 +184,50 @@ def _validator(schema_text: str) -> _Validator:
         kind.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise ManifestError(error.message[:200]) from error
+
+    rules = {**kind.VALIDATORS, "uniqueItems": _unique}
+    counted = {name: _counting(name, rule) for name, rule in rules.items()}
     # An empty registry: a `$ref` never makes this process fetch anything.
-    validator: _Validator = kind(schema, registry=Registry())
-    return validator
+    bounded: _Validator = jsonschema.validators.extend(kind, counted)(schema, registry=Registry())
+    return bounded
+
+
+def _counting(name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A keyword's rule that uses up steps, each time it is applied."""
+    steps = REFERENCE_STEPS if name in _REFERENCES else 1
+
+    def counted(validator: Any, keyword: Any, instance: Any, schema: Any) -> object:
+        _STEPS.left -= steps + _length(keyword) // (1 if name == "enum" else NAMES_A_STEP)
+        if name in _PAIRWISE:
+            _STEPS.left -= _length(instance) ** 2 // PAIRS_A_STEP
+        if _STEPS.left < 0:
+            raise _Endless
+        return rule(validator, keyword, instance, schema)
+
+    return counted
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list | dict) else 0
+
+
+def _unique(validator: Any, wanted: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+    """`uniqueItems`, without comparing each item with every other."""
+    from jsonschema import ValidationError
+
+    if wanted and validator.is_type(instance, "array"):
+        seen = {json.dumps(_comparable(each), sort_keys=True) for each in instance}
+        if len(seen) < len(instance):
+            yield ValidationError("it has non-unique elements")
+
+
+def _comparable(value: Any) -> Any:
+    """JSON in which numbers that are equal are written alike."""
+    if isinstance(value, dict):
+        return {name: _comparable(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_comparable(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _problems(error: Any) -> list[Problem]:

@@ -6,32 +6,38 @@ client, trust, running tools) is imported by the first call that needs it.
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fleet_agentpack.enact import results
+from fleet_agentpack.enact import permissions, results
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.enact.names import Entry, Reference, parse
+from fleet_agentpack.enact.names import Reference, is_builtin, parse
+from fleet_agentpack.enact.projection import pinned_by
 from fleet_agentpack.enact.results import BrokenTool, if_any
+from fleet_agentpack.enact.script_choice import script_of
 from fleet_agentpack.enact.sessions import Sessions
 from fleet_agentpack.enact.store import Store
 from fleet_agentpack.enact.tool_lists import ToolsFile
-from fleet_agentpack.kit.actions import Action, named
+from fleet_agentpack.kit.actions import named
 from fleet_agentpack.kit.results import UNKNOWN
 
 if TYPE_CHECKING:
+    from fleet_agentpack.enact.audits import Audits
     from fleet_agentpack.enact.config import Config, ConfigFile
-    from fleet_agentpack.enact.manifest import Manifest, Script
+    from fleet_agentpack.enact.grants import Grants
+    from fleet_agentpack.enact.installer import Installer
+    from fleet_agentpack.enact.manifest import Script
     from fleet_agentpack.enact.projection import Installed, Projected, Projection
     from fleet_agentpack.enact.receipt import Receipt
     from fleet_agentpack.enact.registries.sources import Sources
     from fleet_agentpack.enact.runner import Report, Runner
+    from fleet_agentpack.enact.runs import Runs
     from fleet_agentpack.enact.settings import EnactSettings
     from fleet_agentpack.enact.toolsets import Toolsets
+    from fleet_agentpack.enact.upkeep import Upkeep
     from fleet_agentpack.kit.stamps import Stamp
 
 DEFAULT_LIMIT = 10
@@ -49,7 +55,8 @@ class EnactService:
     def __init__(self, settings: EnactSettings) -> None:
         self._settings = settings
         self.store = Store(settings.root)
-        self._sessions = Sessions(self.store, settings.state / "enact-sessions")
+        folder = settings.state / "enact-sessions"
+        self._sessions = Sessions(self.store, folder, own=settings.session_scope)
         self._reading = threading.Lock()
 
     @property
@@ -68,10 +75,18 @@ class EnactService:
     def _sources(self) -> Sources:
         from fleet_agentpack.enact.registries.search_cache import SearchCache
         from fleet_agentpack.enact.registries.sources import Sources
+        from fleet_agentpack.enact.trust.accounts import KnownAccounts
+        from fleet_agentpack.enact.trust.findings import Findings
         from fleet_agentpack.enact.trust.policy import TrustPolicy
+        from fleet_agentpack.enact.trust.vetoes import KnownVetoes
 
         cache = SearchCache(self._settings.cache / "enact-search")
-        return Sources(TrustPolicy(self._config_file.path), cache, self._settings.home)
+        state = self._settings.state
+        accounts = KnownAccounts(state / "enact-accounts.json")
+        vetoes = KnownVetoes(state / "enact-vetoes.json")
+        policy = TrustPolicy(self._config_file.path, accounts, vetoes)
+        findings = Findings(state / "enact-audits.json")
+        return Sources(policy, findings, cache, self._settings.home)
 
     @cached_property
     def _runner(self) -> Runner:
@@ -99,7 +114,9 @@ class EnactService:
         if self._installed(wanted, session):
             return results.LearnResult(self.documentation(str(wanted), session))
         acquired = self._sources.acquire(wanted, self.config)
-        return results.LearnResult(describe(acquired.manifest, {}), if_any(acquired.warnings))
+        bounds = permissions.bounds(acquired.manifest, self.config.execution_or_default)
+        text = describe(acquired.manifest, {}, bounds)
+        return results.LearnResult(text, if_any(acquired.warnings))
 
     def documentation(self, tool: str, session: str | None = None) -> str:
         """The documentation of an installed tool; nothing is fetched."""
@@ -109,8 +126,10 @@ class EnactService:
         found = self._installed(wanted, session)
         if found is None:
             raise EnactError.not_installed(wanted.name)
-        self._check(found)
-        return describe(found.manifest, self.projection(session).names.get(found.name, {}))
+        image = self._check(found).image
+        bounds = permissions.bounds(found.manifest, self.config.execution_or_default, image)
+        names = self.projection(session).names.get(found.name, {})
+        return describe(found.manifest, names, bounds)
 
     def install(
         self,
@@ -120,25 +139,60 @@ class EnactService:
         report: Report = _quiet,
         *,
         project: bool = False,
+        allow_downgrade: bool = False,
+        accept_signers: Sequence[str] = (),
+        agree: Callable[[EnactError], bool] | None = None,
     ) -> results.ChangeResult:
         """Verify a tool and install it; MCP clients see it at once."""
-        wanted = parse(tool, version)
-        store = self._writable_store(session)
-        acquired = self._sources.acquire(
-            wanted, self.config, lambda: report(0, 2, f"fetching {wanted}")
-        )
-        receipt = acquired.receipt
-        report(1, 2, f"installing {receipt.name}@{receipt.version}")
+        from fleet_agentpack.enact.installer import Consent
+
+        own = self._sessions.writable(session)
+        stores = [self.store] if own is self.store else [self.store, own]
         project_file = self._settings.project_file if project else None
-        replaced = store.install(acquired.package, receipt, project=project_file)
-        message = f"Installed {receipt.name}@{receipt.version}"
-        if replaced.version and replaced.version != receipt.version:
-            message += f" (was {replaced.version})"
-        warnings = [*acquired.warnings, *replaced.warnings]
-        mcp = store.mcp()
-        if mcp.active is not None and receipt.name not in mcp.visible():
-            warnings.append(f"the active toolset {mcp.active!r} does not show {receipt.name}")
-        return results.ChangeResult(message, if_any(warnings))
+        consent = Consent(allow_downgrade, accept_signers, agree)
+        wanted = parse(tool, version)
+        return self.installer.install(wanted, stores, report, consent, project_file)
+
+    @cached_property
+    def installer(self) -> Installer:
+        """Puts verified tools into a store."""
+        from fleet_agentpack.enact.installer import Installer
+
+        return Installer(self._sources, lambda: self.config, lambda: self._runner)
+
+    @cached_property
+    def grants(self) -> Grants:
+        """What the person has granted to installed tools."""
+        from fleet_agentpack.enact.grants import Grants
+
+        return Grants(self._settings, self._with_receipt, lambda: self.config.execution_or_default)
+
+    def _with_receipt(self, tool: str) -> tuple[Installed, Receipt]:
+        wanted = parse(tool)
+        found = self._installed(wanted, None)
+        if found is None:
+            raise EnactError.not_installed(wanted.name)
+        return found, self._check(found)
+
+    @cached_property
+    def audits(self) -> Audits:
+        """What registries say of the installed tools since."""
+        from fleet_agentpack.enact.audits import Audits
+
+        return Audits(self._sources, lambda: self.config, self._check)
+
+    def is_confined(self, name: str) -> bool:
+        """Whether a tool always runs where it reaches only what its permissions say."""
+        from fleet_agentpack.enact.runner import in_scope
+
+        if is_builtin(name):
+            return True
+        try:
+            execution = self.config.execution
+        except EnactError:
+            return False
+        on_host = "local" in (execution.backend, execution.fallback)
+        return not on_host and not any(in_scope(name, each) for each in execution.trusted_scopes)
 
     def mcp_names(self, tool: str, session: str | None = None) -> tuple[str, ...]:
         """Under which names MCP clients see an installed tool; none if a toolset hides it."""
@@ -150,17 +204,17 @@ class EnactService:
     ) -> results.ChangeResult:
         """Remove a tool."""
         wanted = parse(tool)
-        store = self._writable_store(session)
+        store = self._sessions.writable(session)
         project_file = self._settings.project_file if project else None
         pins = ToolsFile.read(project_file) if project_file else store.tools()
         pinned = pins.tools.get(wanted.name)
         if pinned is None:
-            raise self._not_ours(wanted.name, store)
+            raise self._sessions.not_ours(wanted.name, store)
         if wanted.version and wanted.version != pinned:
             raise EnactError.version_not_found(wanted.name, wanted.version, [pinned])
         removed = store.uninstall(wanted.name, project=project_file)
         message = f"Uninstalled {wanted.name}@{removed.version}"
-        return results.ChangeResult(message, if_any(removed.warnings))
+        return results.ChangeResult(message, warnings=if_any(removed.warnings))
 
     def installed(self, session: str | None = None) -> results.ToolList:
         """What is installed."""
@@ -177,6 +231,9 @@ class EnactService:
         )
         left_out = [f"{each.name} is left out: {each.error.message}" for each in projection.broken]
         warnings = [*self.config.warnings, *projection.warnings, *left_out]
+        if any(not is_builtin(name) for name in projection.installed):
+            warnings += self.audits.notes(projection.installed.values())
+            self.audits.in_background(projection.installed.values)
         if self.store.unfinished():
             warnings.append("an interrupted change will be finished by the next install")
         return results.ToolList(tools, if_any(warnings))
@@ -205,17 +262,21 @@ class EnactService:
         wanted, given = parse(tool), args or {}
         found = self._installed(wanted, session)
         if found:
-            return self._run_installed(found, _script(found.manifest, wanted), given, report)
+            return self._run_installed(found, script_of(found.manifest, wanted), given, report)
         config = self.config
         execution = config.execution
         acquired = self._sources.acquire(
             wanted, config, lambda: report(0, None, f"fetching {wanted}")
         )
-        script = _script(acquired.manifest, wanted)
+        script = script_of(acquired.manifest, wanted)
         with acquired.on_disk() as folder:
-            runnable = Runnable(acquired.manifest, folder, builtin=acquired.folder is not None)
-            result = self._runner.run(runnable, script, given, execution, report)
-        return replace(result, warnings=if_any(acquired.warnings))
+            is_ours, image = acquired.folder is not None, acquired.manifest.image
+            runnable = Runnable(acquired.manifest, folder, builtin=is_ours, image=image)
+            with self.runs.kept(wanted.name, given) as running:
+                result = self._runner.run(runnable, script, given, execution, report)
+                running.result = result
+        told = () if result.warnings is UNKNOWN else result.warnings
+        return replace(result, warnings=if_any([*acquired.warnings, *told]))
 
     # Projected tools
 
@@ -244,10 +305,18 @@ class EnactService:
         """Forget a session and what was installed for it."""
         self._sessions.end(session)
 
+    def settle(self, timeout_s: float) -> None:
+        """Wait a little for a daily check that a call has begun."""
+        if "audits" in self.__dict__:
+            self.audits.wait(timeout_s)
+
     def close(self) -> None:
         """Close connections and forget every session."""
-        if "_sources" in self.__dict__:
-            self._sources.close()
+        if "audits" in self.__dict__:
+            self.audits.stop()
+        for each in map(self.__dict__.get, ("_sources", "_runner")):
+            if each is not None:
+                each.close()
         self._sessions.end_all()
 
     # For people
@@ -259,34 +328,46 @@ class EnactService:
 
         return Toolsets(self.store)
 
-    def project_tools(self) -> results.ToolList:
-        """The tools that the project in the working directory pins."""
-        pins = ToolsFile.read(self._settings.project_file).tools
-        return results.ToolList(tuple(itertools.starmap(results.InstalledTool, pins.items())))
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        """Newer versions, lock files, and what is known of each tool."""
+        from fleet_agentpack.enact.upkeep import Upkeep
 
-    def install_project(self) -> results.ChangeResult:
-        """Install every tool that the project pins."""
-        pinned = self.project_tools().tools
-        done = [self.install(each.name, each.version, project=True) for each in pinned]
-        message = "\n".join(each.message for each in done) or "The project pins no tools"
-        told = (each.warnings for each in done if each.warnings is not UNKNOWN)
-        once = dict.fromkeys(itertools.chain.from_iterable(told))
-        return results.ChangeResult(message, if_any(once))
+        return Upkeep(self, self._sources, lambda: self._settings.project_file)
 
     def _run_installed(
         self, found: Installed, script: Script | None, given: Mapping[str, Any], report: Report
     ) -> results.RunResult:
         from fleet_agentpack.enact.runner import Runnable
 
+        if not is_builtin(found.name):
+            self.audits.in_background(lambda: [found, *self.projection().installed.values()])
         receipt = self._check(found)
         folder = found.store.folder(found.name, found.version)
-        runnable = Runnable(found.manifest, folder.resolve(), receipt.is_builtin)
-        return self._runner.run(runnable, script, given, self.config.execution, report)
+        runnable = Runnable(
+            found.manifest, folder.resolve(), receipt.is_builtin, receipt.has, receipt.image
+        )
+        with self.runs.kept(found.name, given) as running:
+            try:
+                execution = self.config.execution
+                running.result = self._runner.run(runnable, script, given, execution, report)
+            except EnactError as error:
+                if error.code == "PERMISSION_REQUIRED":
+                    error.remedy = self.grants.remedy(found, receipt, error)
+                raise
+        return running.result
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The last runs of every tool."""
+        from fleet_agentpack.enact.runs import Runs
+
+        return Runs(self._settings.state / "enact-runs")
 
     def _check(self, found: Installed) -> Receipt:
         """Refuse changed files and tools that today's policy would not let in."""
         receipt = found.store.verify(found.name, found.version)
-        self._sources.recheck(receipt, self.config)
+        self._sources.recheck(receipt, found.manifest.image, self.config)
         return receipt
 
     def _problem(self, found: Installed) -> BrokenTool | None:
@@ -299,47 +380,14 @@ class EnactService:
     def _installed(self, wanted: Reference, session: str | None) -> Installed | None:
         """The installed version that is wanted. Raises `EnactError` when it is broken."""
         projection = self.projection(session)
-        found = projection.installed.get(wanted.name)
+        settings = self._settings
+        pinned = (
+            pinned_by(settings.project_file, wanted.name, self.store) if settings.project else None
+        )
+        found = pinned or projection.installed.get(wanted.name)
         if found:
             return found if wanted.version in (None, found.version) else None
         for broken in projection.broken:
             if broken.name == wanted.name and wanted.version in (None, broken.version):
                 raise broken.error.with_traceback(None)
         return None
-
-    def _writable_store(self, session: str | None) -> Store:
-        if not self._settings.session_scope:
-            return self.store
-        if session is None:
-            message = "this server installs tools per session, and this call has no session"
-            run = Action("enact__run", text="or run it without installing it: {}")
-            step = "connect with a session or a token"
-            raise EnactError("SESSION_REQUIRED", message, step, run)
-        return self._sessions.store(session)
-
-    def _not_ours(self, name: str, store: Store) -> EnactError:
-        if store is not self.store and name in self.store.tools().tools:
-            remove = Action.command("tool", "uninstall", name, text="ask the user to run: {}")
-            reason = "was installed for all sessions; a session can remove only its own tools"
-            return EnactError("NOT_ALLOWED", f"{name} {reason}", remove, tool=name)
-        return EnactError.not_installed(name)
-
-
-def _script(manifest: Manifest, wanted: Reference) -> Script | None:
-    """The script that a reference names."""
-    if wanted.script and wanted.script in manifest.scripts:
-        return manifest.scripts[wanted.script]
-    entries, main = manifest.entries(), Entry(manifest.name)
-    if not wanted.script and main in entries:
-        return entries[main]
-    known = sorted(manifest.scripts)
-    said = f"has no script {wanted.script}" if wanted.script else "has several scripts: name one"
-    runs = [f"{manifest.name}:{each}" for each in known[:5]]
-    raise EnactError(
-        "SCRIPT_NOT_FOUND",
-        f"{manifest.name} {said}",
-        *[Action("enact__run", {"tool": each}, "call {}", "{}") for each in runs],
-        *([] if known else [f"run {manifest.name} without a script"]),
-        tool=manifest.name,
-        scripts=known,
-    )

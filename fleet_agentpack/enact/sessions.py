@@ -9,16 +9,19 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.projection import Projector
 from fleet_agentpack.enact.store import Store
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.stamps import Stamp
 
 
 class Sessions:
     """The stores and projections of the sessions that have installed something."""
 
-    def __init__(self, shared: Store, folder: Path) -> None:
+    def __init__(self, shared: Store, folder: Path, *, own: bool = False) -> None:
         self._shared = shared
+        self._per_session = own  # whether every install belongs to the session that made it
         self._folder = folder
         self._everybody = Projector([shared])
         self._own: dict[str, tuple[Store, Projector]] = {}
@@ -41,6 +44,25 @@ class Sessions:
                 seen.read()  # so that its revision counts from what it saw until now
                 self._own[session] = (own, seen)
             return self._own[session][0]
+
+    def writable(self, session: str | None) -> Store:
+        """Where an install goes. Raises `EnactError` without a session where it needs one."""
+        if not self._per_session:
+            return self._shared
+        if session is None:
+            message = "this server installs tools per session, and this call has no session"
+            run = Action("enact__run", text="or run it without installing it: {}")
+            step = "connect with a session or a token"
+            raise EnactError("SESSION_REQUIRED", message, step, run)
+        return self.store(session)
+
+    def not_ours(self, name: str, store: Store) -> EnactError:
+        """Why a tool cannot be removed from a store that does not have it."""
+        if store is not self._shared and name in self._shared.tools().tools:
+            remove = Action.command("tool", "uninstall", name, text="ask the user to run: {}")
+            reason = "was installed for all sessions; a session can remove only its own tools"
+            return EnactError("NOT_ALLOWED", f"{name} {reason}", remove, tool=name)
+        return EnactError.not_installed(name)
 
     def revision(self) -> int:
         """A number that grows when some session's list of tools has changed."""

@@ -20,6 +20,7 @@ class ContainerSettings:
     program: str | None = None
     global_args: tuple[str, ...] = ()
     run_args: tuple[str, ...] = ()
+    relabel: bool = False  # whether SELinux labels of the user's files may be changed
 
     @classmethod
     def of(cls, settings: Settings) -> ContainerSettings:
@@ -32,7 +33,7 @@ class ContainerSettings:
             table = settings.read_table(ContainerTable, "enact", "container")
         except SettingsError as error:
             raise EnactError.config_invalid("config.toml", str(error)) from error
-        return cls(table.program, table.global_args, table.run_args)
+        return cls(table.program, table.global_args, table.run_args, table.relabel)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ from fleet_agentpack.kit.swap import Area, New, Swap
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.bundle import Package
+    from fleet_agentpack.enact.lock_file import LockFile
     from fleet_agentpack.enact.manifest import Manifest
+    from fleet_agentpack.enact.permissions import Permissions
     from fleet_agentpack.enact.receipt import Receipt
 
 LOCK_TIMEOUT_S = 10.0
@@ -88,7 +90,7 @@ class Store:
         from fleet_agentpack.enact.manifest import ManifestError, load
         from fleet_agentpack.enact.receipt import VerifiedFolder
 
-        receipt = self._needed_receipt(name, version)
+        receipt = self.needed_receipt(name, version)
         try:
             return load(VerifiedFolder(self.folder(name, version), receipt))
         except ManifestError as error:
@@ -98,7 +100,7 @@ class Store:
         """Compare the files on disk with the receipt. Raises `EnactError` when they differ."""
         from fleet_agentpack.enact.bundle import BundleError, tree_records
 
-        receipt = self._needed_receipt(name, version)
+        receipt = self.needed_receipt(name, version)
         try:
             found = tree_records(self.folder(name, version))
         except (BundleError, OSError) as error:
@@ -147,8 +149,12 @@ class Store:
             mcp = self.mcp()  # also for a project: a corrupt file is found before anything changes
             kept = self.receipt(name, version)
             pinning = [*(kept.projects if kept else ()), *([str(project)] if project else [])]
-            receipt = replace(receipt, projects=tuple(dict.fromkeys(pinning)))
             pins, previous = before.adding(name, version), before.tools.get(name)
+            receipt = replace(
+                receipt,
+                projects=tuple(dict.fromkeys(pinning)),
+                granted=self._granted(name, previous or version, receipt),
+            )
             changes: dict[Path, New] = {
                 self.folder(name, version): lambda place: write_tree(place, package),
                 self._receipt_path(name, version): receipt.content(),
@@ -156,6 +162,8 @@ class Store:
             }
             if project is None:
                 changes[self.mcp_path] = mcp.adding(name, version).content()
+            elif lock := _lock_of(project):
+                changes[lock.path] = lock.adding(receipt).content()
             if previous is not None and previous != version:
                 changes |= self._unneeded(name, previous, pins)
             self._swap.replace(changes)
@@ -172,8 +180,28 @@ class Store:
             changes: dict[Path, New] = {pins.path: pins.content()}
             if project is None:
                 changes[self.mcp_path] = mcp.removing(name).content()
+            elif lock := _lock_of(project):
+                changes[lock.path] = lock.removing(name).content()
             self._swap.replace(changes | self._unneeded(name, version, pins))
         return StoreChange(version, warnings)
+
+    def grant(
+        self, name: str, version: str, change: Callable[[Permissions], Permissions]
+    ) -> Permissions:
+        """Change what a tool may do, in its receipt as it is now. Raises `EnactError`."""
+        with self._locked():
+            receipt = self.needed_receipt(name, version)
+            receipt = replace(receipt, granted=change(receipt.has))
+            write_atomic(self._receipt_path(name, version), receipt.content(), durable=True)
+            return receipt.has
+
+    def write_for_project(self, path: Path, content: Callable[[], bytes]) -> None:
+        """Write a project's file that says what is installed, under the lock.
+
+        Raises `EnactError`.
+        """
+        with self._locked():
+            write_atomic(path, content(), durable=True)
 
     def change_mcp(self, change: Callable[[McpFile], McpFile]) -> McpFile:
         """Change `mcp.json` under the lock. Raises `EnactError`."""
@@ -218,7 +246,16 @@ class Store:
                 return True  # an unreadable list may pin it
         return pins.tools.get(name) == version
 
-    def _needed_receipt(self, name: str, version: str) -> Receipt:
+    def _granted(self, name: str, version: str, new: Receipt) -> Permissions | None:
+        """What the version before had, and no more; nothing if it came from another registry."""
+        with contextlib.suppress(EnactError):
+            before = self.receipt(name, version)
+            if before and before.source == new.source:
+                return before.has
+        return new.granted
+
+    def needed_receipt(self, name: str, version: str) -> Receipt:
+        """The same, of a version that has to have one. Raises `EnactError`."""
         receipt = self.receipt(name, version)
         if receipt is None:
             raise EnactError.tool_changed(name, version, "it has no receipt")
@@ -226,6 +263,13 @@ class Store:
 
     def _receipt_path(self, name: str, version: str) -> Path:
         return self.root / "receipts" / name / f"{version}.json"
+
+
+def _lock_of(project: Path) -> LockFile | None:
+    """The lock file of a project that has one; it follows what is installed."""
+    from fleet_agentpack.enact.lock_file import LockFile
+
+    return LockFile.read(LockFile.beside(project))
 
 
 def write_tree(root: Path, package: Package) -> None:

@@ -1,19 +1,25 @@
-"""Turns commands with parameters into argument lists; a value never becomes code or an option."""
+"""Turns commands with parameters into argument lists.
+
+A value is always one argument, or a positional parameter of a script; it is never a script's text.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from fleet_agentpack.enact import injection
-
 _BRACES = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
 _DOLLAR = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)(:raw)?\}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*\Z")
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]#~\n\\]")
+_PLAIN = re.compile(r"[\w./:=@,+%-]*\Z")  # what may stand beside a parameter in one argument
+_OPTION = re.compile(r"--?[A-Za-z]")
+_CODE_FOLLOWS = re.compile(r"-\w*[ce]\Z")
+_AT_WORD_START = re.compile(r"(?:^|\s)[\"']?\Z")
 
 
 class TemplateError(ValueError):
@@ -39,7 +45,7 @@ def parameters(command: str) -> list[str]:
 
 
 def check(command: str, known: Collection[str] = ()) -> None:
-    """Refuse a command in which a value could become the program or part of its code.
+    """Refuse a command that puts a value into a text, or in the program's own place.
 
     `known` are the parameters of the tool's schema. Raises `TemplateError`.
     """
@@ -48,20 +54,26 @@ def check(command: str, known: Collection[str] = ()) -> None:
     words = _words(command)
     if not words:
         raise TemplateError("the command is empty")
-    code = [*injection.in_words(words), *injection.in_shell(_as_shell_text(command, known))]
-    for text in code:
-        if _has_placeholder(text, known):
+    script = _uses_shell(command, {"properties": dict.fromkeys(known)})
+    pattern = _BRACES if _BRACES.search(command) else _DOLLAR
+    for before, word in itertools.pairwise(["", *words]):
+        if not any(pattern is _BRACES or m[1] in known for m in pattern.finditer(word)):
+            continue
+        if not before:
+            raise TemplateError(f"the program itself cannot be a parameter: {word[:80]!r}")
+        # A script may quote a value among other text, but not hand that text to a program to run.
+        is_text = not _PLAIN.match(pattern.sub("", word))
+        if is_text and (not script or _CODE_FOLLOWS.match(before) or f"'{word}'" in command):
             raise TemplateError(
-                f"the parameter in {text[:80]!r} would be run as a program or as code; "
-                "pass it as a separate argument"
+                f"a parameter must be an argument of its own, not part of the text {word[:80]!r}"
             )
 
 
 def render(command: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """The argument list for these values. Raises `ValueRefused`."""
-    if _BRACES.search(command) or not _needs_shell(command, schema):
-        return _render_words(_words(command), values, schema)
-    return _render_shell(command, values, schema)
+    if _uses_shell(command, schema):
+        return _render_shell(command, values, schema)
+    return _render_words(_words(command), values, schema)
 
 
 def text_of(value: Any) -> str:
@@ -81,16 +93,12 @@ def _words(command: str) -> list[str]:
         raise TemplateError(f"the command {command[:80]!r} has an unclosed quote") from error
 
 
-def _as_shell_text(command: str, known: Collection[str]) -> str:
-    """What a shell would read; nothing where no shell is used."""
-    schema = {"properties": dict.fromkeys(known)}
-    return "" if _BRACES.search(command) or not _needs_shell(command, schema) else command
-
-
-def _has_placeholder(text: str, known: Collection[str]) -> bool:
-    return bool(_BRACES.search(text)) or any(
-        match[1] in known or not _VARIABLE.match(match[1]) for match in _DOLLAR.finditer(text)
-    )
+def _uses_shell(command: str, schema: Mapping[str, Any]) -> bool:
+    """Whether a command without braces is a script, in which values are positional parameters."""
+    if _BRACES.search(command):
+        return False
+    plain = _DOLLAR.sub(lambda match: "x" if _is_parameter(match[1], schema) else match[0], command)
+    return bool(_SHELL_SYNTAX.search(plain))
 
 
 def _render_words(
@@ -100,20 +108,18 @@ def _render_words(
     rendered: list[str] = []
     options_end = False
     for word in words:
-        element = _render_word(word, pattern, values, schema, options_end=options_end)
+        element = _render_word(word, pattern, values, schema)
         if element is not None:
+            named = [match[1] for match in pattern.finditer(word) if match[1] in values]
+            if named and not (options_end or word.startswith("-")):
+                _refuse_option(named[-1], element)
             rendered.append(element)
         options_end = options_end or word == "--"
     return rendered
 
 
 def _render_word(
-    word: str,
-    pattern: re.Pattern[str],
-    values: Mapping[str, Any],
-    schema: Mapping[str, Any],
-    *,
-    options_end: bool,
+    word: str, pattern: re.Pattern[str], values: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> str | None:
     """One argument; None when an optional parameter in it has no value."""
     pieces: list[str] = []
@@ -127,29 +133,23 @@ def _render_word(
                 raise ValueRefused(name, "required")
             return None
         pieces += [word[position : match.start()], text_of(values[name])]
-        if not options_end and not isinstance(values[name], int | float):
-            _refuse_option(name, "".join(pieces), word)
         position = match.end()
     return "".join([*pieces, word[position:]])
 
 
-def _refuse_option(name: str, value: str, written: str = "") -> None:
-    """Refuse a value that would turn a plain argument into an option."""
-    if value.startswith("-") and not written.startswith("-"):
-        raise ValueRefused(name, "must not begin with '-': the tool could take it for an option")
+def _refuse_option(name: str, element: str) -> None:
+    """Refuse values that would turn a plain argument into an option; `- text` and `-5` are none."""
+    if _OPTION.match(element):
+        reason = "must not begin like an option, such as -o: the tool could take it for one"
+        raise ValueRefused(name, reason)
 
 
 def _is_parameter(name: str, schema: Mapping[str, Any]) -> bool:
     return name in schema.get("properties", {})
 
 
-def _needs_shell(command: str, schema: Mapping[str, Any]) -> bool:
-    plain = _DOLLAR.sub(lambda match: "x" if _is_parameter(match[1], schema) else match[0], command)
-    return bool(_SHELL_SYNTAX.search(plain))
-
-
 def _render_shell(command: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """A shell command whose text is the publisher's alone; values are positional parameters."""
+    """A script whose text is the publisher's alone; values are positional parameters."""
     arguments: list[str] = []
     script: list[str] = []
     quote = ""
@@ -157,12 +157,10 @@ def _render_shell(command: str, values: Mapping[str, Any], schema: Mapping[str, 
     while position < len(command):
         match = _DOLLAR.match(command, position)
         if match and _is_parameter(match[1], schema):
-            value = values.get(match[1], "")
-            if isinstance(value, str):
-                _refuse_option(match[1], value)
-            arguments.append(text_of(value))
-            reference = f"${{{len(arguments)}}}"
-            script.append(_QUOTED[quote].format(reference))
+            arguments.append(text_of(values.get(match[1], "")))
+            if _AT_WORD_START.search(command, 0, position):
+                _refuse_option(match[1], arguments[-1])
+            script.append(_QUOTED[quote].format(f"${{{len(arguments)}}}"))
             position = match.end()
             continue
         char = command[position]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fleet_agentpack.enact.manifest import Manifest, Script, Variable
+from fleet_agentpack.enact.permissions import Bounds, allow_command, changes, changes_said, wanted
 from fleet_agentpack.kit.actions import named
 
 
-def describe(manifest: Manifest, mcp_names: Mapping[str | None, str]) -> str:
+def describe(manifest: Manifest, mcp_names: Mapping[str | None, str], bounds: Bounds) -> str:
     """The whole documentation as Markdown; `mcp_names` maps scripts to their MCP tools."""
     parts = [manifest.documentation.strip(), f"## Calling {manifest.name}"]
     if manifest.is_instruction:
@@ -20,7 +21,20 @@ def describe(manifest: Manifest, mcp_names: Mapping[str | None, str]) -> str:
             parts += _script(entry.key, script, mcp_names.get(script.name))
     if manifest.variables:
         parts += ["### Environment", "\n".join(map(_variable, manifest.variables))]
+    if not manifest.is_instruction:
+        parts += ["### Permissions", *_permissions(manifest, bounds)]
     return "\n\n".join(parts)
+
+
+def _permissions(manifest: Manifest, bounds: Bounds) -> Iterator[str]:
+    if asked := wanted(manifest):
+        command = allow_command(manifest.name, asked)
+        yield f"It asks for {asked.said()}. A person grants it: `{command}`"
+    if changed := changes(manifest):
+        yield changes_said(changed)
+    if not (asked or changed):
+        yield "It asks for nothing beyond its sandbox."
+    yield f"A run may use {bounds.said()}."
 
 
 def _script(key: str, script: Script, mcp_name: str | None) -> list[str]:

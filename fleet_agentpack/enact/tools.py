@@ -11,10 +11,12 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.names import is_builtin
 from fleet_agentpack.kit.actions import Action, named
 from fleet_agentpack.kit.fit import Text
 from fleet_agentpack.kit.results import jsonable, to_text
 from fleet_agentpack.kit.stamps import Stamp
+from fleet_agentpack.kit.visible import visible_throughout
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.call import Call, CurrentCall
 from fleet_agentpack.wire.dynamic import DynamicTool
@@ -23,6 +25,7 @@ from fleet_agentpack.wire.provider import (
     DESTROYS_REMOTE,
     READS,
     READS_REMOTE,
+    SLOW,
     WRITES_REMOTE,
     DomainTools,
 )
@@ -31,6 +34,7 @@ from fleet_agentpack.wire.resources import told
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact import results
+    from fleet_agentpack.enact.manifest import Manifest, Script
     from fleet_agentpack.enact.projection import Projected, Projection
     from fleet_agentpack.enact.service import EnactService
 
@@ -85,7 +89,7 @@ class InstalledTools:
 mcp = DomainTools(
     "enact",
     server_name="enact-mcp-server",
-    instructions="enact: find, read about, install and run tools from a registry. [Call"
+    instructions="enact: tools from a registry, for work that no tool here does. [Call"
     " {enact__search, enact__learn}[, {enact__install}, then the tool by its own name].]",
     error=EnactError,
     open_service=open_service,
@@ -153,7 +157,7 @@ def enact__list(
     return enact.installed(call.session)
 
 
-@mcp.tool(annotations=DESTROYS_REMOTE)
+@mcp.tool(annotations=DESTROYS_REMOTE, tags={SLOW})
 def enact__run(
     *,
     enact: "EnactService" = Depends(mcp.service),
@@ -167,7 +171,7 @@ def enact__run(
     ] = None,
 ) -> "results.RunResult":
     """Run any tool by name, even if not installed. For installed tools, prefer calling them directly."""  # noqa: E501 - the contract's words
-    return enact.run(tool, args, call.session, call.report)
+    return _shown(enact.run(tool, args, call.session, call.report))
 
 
 @mcp.collection("skill://")
@@ -204,43 +208,50 @@ def _ways_to_run(enact: "EnactService", tool: str, call: Call) -> str:
 
 
 def _describe(enact: "EnactService", tool: "Projected") -> DynamicTool:
-    """An installed tool with its own schema, description and annotations."""
+    """An installed tool with its own schema and description; hints come from its permissions."""
+    from fleet_agentpack.enact.permissions import asked_for, is_read_only
+
     script, manifest = tool.script, tool.installed.manifest
     schema = script.input_schema if script else {"type": "object", "properties": {}}
-    given: Mapping[str, Any] = script.annotations if script else {"readOnlyHint": True}
     output = script.output_schema if script else None
     declared = output if output and output.get("type") == "object" else None
+    described = script.description if script else manifest.description
+    asked = asked_for(manifest, script)
+    confined = enact.is_confined(manifest.name)
+    read_only = is_read_only(manifest, script, confined=confined)
+    network = bool(manifest.network) or not confined
 
     def run(arguments: dict[str, Any], call: Call) -> Reply:
-        return _reply(enact.call(tool, arguments, call.report), tool.mcp_name, declared)
+        return _reply(_shown(enact.call(tool, arguments, call.report)), tool.mcp_name, declared)
 
     return DynamicTool(
         name=tool.mcp_name,
-        description=script.description if script else manifest.description,
+        description=f"{described}\n\nAsks for {asked}." if asked else described,
         input_schema=schema,
         run=run,
         output_schema=declared,
-        title=given.get("title"),
-        annotations=_annotations(given, schema, network=manifest.network),
+        title=_title(manifest, script),
+        annotations=_annotations(read_only=read_only, network=network and script is not None),
     )
 
 
-def _annotations(
-    given: Mapping[str, Any], schema: Mapping[str, Any], *, network: bool
-) -> ToolAnnotations:
-    """A tool's hints; those that only repeat a default are left out."""
-    from fleet_agentpack.enact.arguments import writes
+def _title(manifest: "Manifest", script: "Script | None") -> str | None:
+    """The title of a tool of this package; another publisher's could pass for one."""
+    ours = is_builtin(manifest.name)
+    title = script.annotations.get("title") if script and ours else None
+    return title if isinstance(title, str) else None
 
-    open_world = given.get("openWorldHint", network)
-    # A tool that may write to a directory of the user does more than read, whatever it says.
-    if given.get("readOnlyHint", False) and not writes(schema):
-        return ToolAnnotations(read_only_hint=True, open_world_hint=open_world)
-    return ToolAnnotations(
-        read_only_hint=False,
-        destructive_hint=given.get("destructiveHint", True),
-        idempotent_hint=given.get("idempotentHint", False) or None,
-        open_world_hint=open_world,
-    )
+
+def _annotations(*, read_only: bool, network: bool) -> ToolAnnotations:
+    """A tool's hints, from what it can reach and never from what its publisher says."""
+    if read_only:
+        return ToolAnnotations(read_only_hint=True, open_world_hint=network)
+    return ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=network)
+
+
+def _shown(result: "results.RunResult") -> "results.RunResult":
+    """A result for a model to read: what a tool may have hidden in its output is made visible."""
+    return replace(result, output=visible_throughout(result.output))
 
 
 def _reply(result: "results.RunResult", tool: str, schema: Mapping[str, Any] | None) -> Reply:

@@ -40,9 +40,18 @@ class Toolsets:
         message = f"Now using toolset: {name}" if name else "Clients see every installed tool"
         return ToolsetInUse(name, message)
 
-    def create(self, name: str) -> ToolsetChange:
-        """A new toolset of everything that is installed."""
-        count = len(self._store.change_mcp(partial(_created, name=name)).toolsets[name])
+    def members(self, name: str) -> Sequence[str]:
+        """The tools of a toolset."""
+        return _members(self._store.mcp(), name)
+
+    def check_new(self, name: str) -> None:
+        """Refuse a name that cannot be used, or is. Raises `EnactError`."""
+        _created(self._store.mcp(), name)
+
+    def create(self, name: str, members: Sequence[str] | None = None) -> ToolsetChange:
+        """A new toolset of these tools, or of everything that is installed."""
+        made = self._store.change_mcp(partial(_created, name=name, members=members))
+        count = len(made.toolsets[name])
         message = f"Created {name} with {count} tool{'s' * (count != 1)}"
         return ToolsetChange("create", name, message)
 
@@ -68,13 +77,13 @@ def _used(state: McpFile, name: str | None) -> McpFile:
     return replace(state, active=name)
 
 
-def _created(state: McpFile, name: str) -> McpFile:
+def _created(state: McpFile, name: str, members: Sequence[str] | None = None) -> McpFile:
     if not _NAME.match(name):
         raise EnactError.bad_argument("toolset", f"{name[:80]!r} is not a usable name")
     if name in state.toolsets:
         step = "choose another name, or delete it first"
         raise EnactError("TOOLSET_EXISTS", f"there is already a toolset {name}", step, toolset=name)
-    return state.with_toolset(name, tuple(state.tools))
+    return state.with_toolset(name, tuple(state.tools) if members is None else members)
 
 
 def _deleted(state: McpFile, name: str) -> McpFile:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar, cast
+from urllib.parse import quote, quote_plus
 
 from fleet_agentpack.enact.errors import EnactError, ask_user
 from fleet_agentpack.enact.manifest import Variable
@@ -14,7 +19,11 @@ from fleet_agentpack.kit.files import UnreadableError, read_text
 
 KEYRING_SERVICE = "enact-cli"
 SHORTEST_MASKED = 4
+SHORTEST_ENCODED = 8  # a shorter one is in any text
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -25,11 +34,30 @@ class Resolved:
     secrets: tuple[str, ...] = ()
 
     def masked(self, text: str) -> str:
-        """Text without the secrets that a tool may have printed."""
-        for secret in self.secrets:
-            if len(secret) >= SHORTEST_MASKED:
-                text = text.replace(secret, "***")
-        return text
+        """Text without the secrets that a tool may have printed, in the usual encodings too."""
+        return self._pattern.sub("***", text) if self._pattern else text
+
+    def masked_throughout(self, data: T) -> T:
+        """JSON data without them, in names and values."""
+        made: object = data
+        if isinstance(data, str):
+            made = self.masked(data)
+        elif isinstance(data, dict):
+            made = {self.masked(k): self.masked_throughout(v) for k, v in data.items()}
+        elif isinstance(data, list):
+            made = [self.masked_throughout(each) for each in data]
+        return cast("T", made)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        forms = {
+            form
+            for secret in self.secrets
+            if len(secret) >= SHORTEST_MASKED
+            for form in (secret, *(e for e in _encoded(secret) if len(e) >= SHORTEST_ENCODED))
+        }
+        ordered = sorted(forms, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, ordered))) if forms else None
 
 
 @dataclass(frozen=True)
@@ -41,20 +69,39 @@ class VariableSources:
     keyring: Keyring
 
 
-def resolve(tool: str, variables: Sequence[Variable], sources: VariableSources) -> Resolved:
-    """A value for every declared variable. Raises `EnactError` if a required one is missing."""
+def resolve(
+    tool: str, variables: Sequence[Variable], sources: VariableSources, granted: Collection[str]
+) -> Resolved:
+    """Values of the user for the granted variables, defaults for the others; all are masked.
+
+    Raises `EnactError` if a required one is missing.
+    """
     kept = parse_env_file(sources.env_file) if variables else {}
-    values: dict[str, str] = {}
-    for variable in variables:
+    defaults = {each.name: each.default for each in variables if each.default is not None}
+    own: dict[str, str] = {}
+    for variable in (each for each in variables if each.name in granted):
         name = variable.name
         found = _secret(tool, name, sources.keyring) if variable.secret else kept.get(name)
-        value = found or sources.environ.get(name) or variable.default
+        value = found or sources.environ.get(name)
         if value is not None:
-            values[name] = value
-        elif variable.required:
+            own[name] = value
+        elif variable.required and name not in defaults:
             raise _missing(tool, variable)
-    secrets = [each.name for each in variables if each.secret]
-    return Resolved(values, tuple(values[name] for name in secrets if name in values))
+    return Resolved({**defaults, **own}, tuple(sorted(own.values(), key=len, reverse=True)))
+
+
+def _encoded(secret: str) -> Iterator[str]:
+    """A secret as JSON, in an address, in hexadecimal, in base64 wherever it begins, by lines."""
+    raw = secret.encode("utf-8", "surrogateescape")
+    for text in (json.dumps(secret), json.dumps(secret, ensure_ascii=False)):
+        yield text[1:-1]
+        yield json.dumps(text)[3:-3]  # JSON in a text of JSON
+    yield from (quote(raw), quote(raw, safe=""), quote_plus(raw), raw.hex(), raw.hex().upper())
+    for offset in range(3):
+        text = b64encode(bytes(offset) + raw).decode()
+        own = text[-(-8 * offset // 6) : 8 * (offset + len(raw)) // 6]
+        yield from (own, own.replace("+", "-").replace("/", "_"))
+    yield from (line.strip() for line in secret.splitlines())
 
 
 def system_keyring(service: str, account: str) -> str | None:

@@ -37,6 +37,7 @@ class FakeRegistry:
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     delay_s: float = 0.0
     search_etag: str | None = None
+    withdrawn: dict[str, str] = field(default_factory=dict)  # why, by name@version
 
     def publish(self, name: str, version: str, bundle: bytes) -> str:
         """Offer a bundle; gives its hash."""
@@ -46,6 +47,10 @@ class FakeRegistry:
     def attest(self, name: str, version: str, auditor: str, bundle: bytes) -> None:
         """List an attestation under an auditor's name."""
         self.attestations.setdefault(f"{name}@{version}", []).append((auditor, bundle))
+
+    def withdraw(self, name: str, version: str, reason: str) -> None:
+        """Yank a version."""
+        self.withdrawn[f"{name}@{version}"] = reason
 
     def paths(self) -> list[str]:
         """What was asked for so far."""
@@ -98,7 +103,11 @@ class FakeRegistry:
 
     def _tool(self, name: str) -> Lie:
         versions = [
-            {"version": version, "bundle_hash": f"sha256:{digest_of(data)}", "yanked": False}
+            {
+                "version": version,
+                "bundle_hash": f"sha256:{digest_of(data)}",
+                "yanked": f"{name}@{version}" in self.withdrawn,
+            }
             for version, data in self.bundles[name].items()
         ]
         return _json({"name": name, "latest_version": "0.0.1", "versions": versions})
@@ -106,7 +115,9 @@ class FakeRegistry:
     def _version(self, name: str, version: str) -> Lie:
         data = self.bundles[name][version]
         bundle = {"hash": f"sha256:{digest_of(data)}", "size": len(data)}
-        return _json({"name": name, "version": version, "yanked": False, "bundle": bundle})
+        reason = self.withdrawn.get(f"{name}@{version}")
+        yanked = {"yanked": reason is not None, "yank_reason": reason}
+        return _json({"name": name, "version": version, **yanked, "bundle": bundle})
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import socket
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.enact.backends.job import SCRATCH_BYTES
+from fleet_agentpack.enact.backends.job import DEFAULT_BOUNDS
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.enact.settings import ContainerSettings
 from tests.enact.kit import add_tool, make_service, refused, use_directory
@@ -22,7 +23,10 @@ from tests.enact.test_session import running
 pytestmark = pytest.mark.container
 
 IMAGE = f"localhost/enact-test-{os.getpid()}:1"
-PROGRAMS = ("sh", "cat", "env", "ls", "touch", "sleep", "nc", "yes", "cp", "dd", "wc")
+PROGRAMS = (
+    *("sh", "cat", "env", "ls", "touch", "sleep", "nc", "yes", "cp", "dd", "wc", "chmod"),
+    *("rm", "mkdir", "grep", "dirname", "id"),
+)
 FOLDERS = ("tmp", "workspace", "proc", "dev", "sys", "etc", "run", "var/tmp", "data")
 NAME = "eve/boxed"
 
@@ -171,8 +175,8 @@ def test_a_container_that_fills_the_disk_fills_only_its_own(
     output = prepare(home, image, f"sh -c '{fill}'", timeout="60s").run(NAME).output
     assert output.endswith("done\n")
     written = int(output.split()[0]) if output[0].isdigit() else 0
-    assert written <= SCRATCH_BYTES
-    assert (folder == "/tmp") == (written == SCRATCH_BYTES)
+    assert written <= DEFAULT_BOUNDS.disk_bytes
+    assert (folder == "/tmp") == (written == DEFAULT_BOUNDS.disk_bytes)
 
 
 def test_a_writable_directory_is_written_to(
@@ -184,6 +188,40 @@ def test_a_writable_directory_is_written_to(
     script = {"command": "cp hello.txt {{out}}/copy.txt", "inputSchema": schema}
     prepare(home, image, script).run(NAME, {"out": "out"})
     assert (work / "out" / "copy.txt").read_text() == f"hello from {NAME}\n"
+
+
+def test_a_tag_that_moves_after_the_install_changes_nothing(
+    home: Path, image: ContainerSettings
+) -> None:
+    moving = IMAGE.replace(":1", ":moving")
+    podman = ["podman", *global_args()]
+    subprocess.run([*podman, "tag", IMAGE, moving], check=True, capture_output=True)
+    service = prepare(home, image, "cat hello.txt", **{"from": moving})
+    service.install(NAME)
+    subprocess.run([*podman, "untag", IMAGE, moving], check=True, capture_output=True)
+    empty = subprocess.run(["tar", "-c", "-T", "/dev/null"], capture_output=True, check=True)
+    command = [*podman, "import", "-", moving]  # the tag now names an image without programs
+    subprocess.run(command, input=empty.stdout, check=True, capture_output=True)
+    try:
+        assert service.run(NAME).output == f"hello from {NAME}\n"
+    finally:
+        subprocess.run([*podman, "rmi", "-f", moving], capture_output=True)
+
+
+def test_the_users_private_file_is_read_and_nothing_setuid_is_left(
+    home: Path, work: Path, image: ContainerSettings
+) -> None:
+    (work / "mine.txt").write_text("mine")
+    (work / "mine.txt").chmod(0o600)
+    (work / ".git").mkdir()
+    (work / ".git" / "config").write_text("token")
+    rule = {"type": "string", "format": "directory-path", "x-access": "write"}
+    schema = {"type": "object", "properties": {"out": rule}}
+    look = 'cat "$1/mine.txt"; ls "$1/.git"; cp /bin/busybox "$1/sh" && chmod 4755 "$1/sh"'
+    script = {"command": f"sh -c '{look}' sh {{{{out}}}}", "inputSchema": schema}
+    result = prepare(home, image, script).run(NAME, {"out": str(work)})
+    assert result.output == "mine"
+    assert (work / "sh").exists() and not (work / "sh").stat().st_mode & stat.S_ISUID
 
 
 def test_an_image_that_does_not_exist_is_an_error(home: Path, image: ContainerSettings) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.enact.bundle import Package, PackedFile
-from fleet_agentpack.enact.manifest import ManifestError, load, parse, seconds
+from fleet_agentpack.enact.manifest import ManifestError, load, parse
+from fleet_agentpack.enact.quantities import seconds, size
 
 MINIMAL = {"name": "a/b", "description": "d"}
 
@@ -74,6 +75,12 @@ def test_names_of_any_depth_and_versions(name: str, version: str) -> None:
 
 def test_durations() -> None:
     assert [seconds(text) for text in ("30s", "5m", "1h", "100ms")] == [30, 300, 3600, 0.1]
+    assert [size(text) for text in ("7", "512Mi", "1GiB", "2KB")] == [
+        7,
+        512 * 1024**2,
+        1024**3,
+        2000,
+    ]
 
 
 def test_two_files_are_one_tool() -> None:

@@ -15,7 +15,7 @@ from fleet_agentpack.enact.names import Entry, build_table, entries_of, is_name,
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.settings import Settings
 from fleet_agentpack.wire.server import build_server
-from tests.enact.kit import add_tool, make_service, refused, use_directory
+from tests.enact.kit import add_tool, make_service, needs_bwrap, refused, use_directory
 from tests.rig import Http
 
 LEGAL = r"[A-Za-z0-9_-]{1,64}"
@@ -72,19 +72,19 @@ def test_names_that_collide_are_both_listed_with_a_hash_and_reported(
     service: EnactService, tools: Path
 ) -> None:
     add_tool(tools, "a/b/c", scripts={"run": "echo deep"})
-    add_tool(tools, "a__b/c", scripts={"run": "echo flat"})
+    add_tool(tools, "a/b", scripts={"run": "true", "c": "echo flat"})
     service.install("a/b/c")
-    service.install("a__b/c")
+    service.install("a/b")
     names = names_of(service)
-    assert set(names.values()) == {"a/b/c", "a__b/c"}
+    assert set(names.values()) == {"a/b", "a/b:c", "a/b/c"}
     assert "a__b__c" not in names
     found = service.installed()
     assert "share the MCP name a__b__c" in found.warnings[0]
     outputs = {
-        each.entry.name: service.call(each, {}).output
+        each.entry.key: service.call(each, {}).output
         for each in service.projection().callables.values()
     }
-    assert outputs == {"a/b/c": "deep\n", "a__b/c": "flat\n"}
+    assert outputs == {"a/b/c": "deep\n", "a/b:c": "flat\n", "a/b": ""}
 
 
 segment = st.text("ab_-0", min_size=1, max_size=4)
@@ -117,8 +117,14 @@ def test_a_reserved_name_is_never_taken() -> None:
     assert table.collisions
 
 
-@pytest.mark.parametrize("name", ["enact/search", "enact/x/y", "agentpack/no/such"])
-def test_reserved_namespaces_are_not_asked_of_a_registry(
+def test_other_names_below_enact_are_anyones(service: EnactService, tools: Path) -> None:
+    add_tool(tools, "enact/x/y")
+    service.install("enact/x/y")
+    assert service.mcp_names("enact/x/y") == ("enact__x__y",)
+
+
+@pytest.mark.parametrize("name", ["enact/search", "enact/run", "agentpack/no/such"])
+def test_reserved_names_are_not_asked_of_a_registry(
     service: EnactService, tools: Path, name: str
 ) -> None:
     add_tool(tools, name)
@@ -181,7 +187,9 @@ def test_versions_and_scripts_in_a_name() -> None:
         parse("a/b@1.0.0", "2.0.0")
 
 
+@needs_bwrap
 async def test_projected_tools_over_mcp(home: Path, tools: Path, work: Path) -> None:
+    use_directory(home, tools)
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     add_tool(
         tools,
@@ -191,7 +199,7 @@ async def test_projected_tools_over_mcp(home: Path, tools: Path, work: Path) -> 
                 "command": "printf %s {{text}}",
                 "description": "Say it again",
                 "inputSchema": schema,
-                "annotations": {"title": "Echo", "readOnlyHint": True, "openWorldHint": False},
+                "annotations": {"title": "Echo", "readOnlyHint": False, "openWorldHint": True},
             }
         },
     )
@@ -214,11 +222,11 @@ async def test_projected_tools_over_mcp(home: Path, tools: Path, work: Path) -> 
     async with Client(build_server(Settings.read())) as client:
         listed = {tool.name: tool for tool in await client.list_tools()}
         echo = listed["a__echo"]
-        assert (echo.title, echo.description, echo.input_schema) == ("Echo", "Say it again", schema)
+        assert (echo.title, echo.description, echo.input_schema) == (None, "Say it again", schema)
         assert echo.annotations.read_only_hint is True
         assert echo.annotations.open_world_hint is False
         assert listed["a__writes"].annotations.read_only_hint is False
-        assert listed["a__list"].annotations.destructive_hint is True
+        assert listed["a__writes"].annotations.destructive_hint is True
         result = await client.call_tool("a__echo", {"text": "hi"}, raise_on_error=False)
         assert result.structured_content == {"text": "hi"}
         result = await client.call_tool("a__list", {}, raise_on_error=False)
@@ -233,9 +241,13 @@ async def test_projected_tools_over_mcp(home: Path, tools: Path, work: Path) -> 
 async def test_read_only_leaves_out_tools_that_do_more(home: Path, tools: Path) -> None:
     import dataclasses
 
-    read_only = {"annotations": {"readOnlyHint": True}}
-    add_tool(tools, "a/reads", scripts={"run": {"command": "true", **read_only}})
-    add_tool(tools, "a/writes", scripts={"run": "true"})
+    use_directory(home, tools)
+    claim = {"annotations": {"readOnlyHint": True}}
+    rule = {"type": "string", "format": "directory-path", "x-access": "write"}
+    schema = {"type": "object", "properties": {"out": rule}}
+    add_tool(tools, "a/reads", scripts={"run": "true"})
+    writes = {"command": "true", "inputSchema": schema, **claim}
+    add_tool(tools, "a/writes", scripts={"run": writes})
     service = make_service(home)
     service.install("a/reads")
     service.install("a/writes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +48,11 @@ def run(
     add_tool(folder, NAME, files=files, scripts={"run": script}, **fields)
     use_directory(home, folder, execution={"default": backend})
     options = {"keyring": keyring} if keyring else {}
-    return make_service(home, environ=environ, **options).run(NAME, args)
+    service = make_service(home, environ=environ, **options)
+    if "env" in fields or "x-network" in fields:
+        service.install(NAME)
+        service.grants.allow(NAME, service.grants.of(NAME).wanted)
+    return service.run(NAME, args)
 
 
 HOSTILE_VALUES = [
@@ -203,7 +208,7 @@ HANGS = "a" * 64 + "!"
 def test_a_pattern_is_checked_and_cannot_hang_the_server(
     home: Path, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schemas, "LONGEST_CHECK_S", 3.0)
+    monkeypatch.setattr(schemas, "LONGEST_WAIT_S", 3.0)
     (work / "json.py").write_text("raise SystemExit('imported from the working directory')")
     monkeypatch.chdir(work)
     schema = {"type": "object", "properties": {"text": EVIL}}
@@ -219,7 +224,7 @@ def test_a_pattern_is_checked_and_cannot_hang_the_server(
 
 
 def test_an_output_cannot_hang_the_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas, "LONGEST_CHECK_S", 1.0)
+    monkeypatch.setattr(schemas, "LONGEST_WAIT_S", 1.0)
     script = {"command": f"echo '\"{HANGS}\"'", "outputSchema": EVIL}
     with refused("MANIFEST_INVALID"):
         run(home, script)
@@ -442,18 +447,6 @@ def test_the_network_brings_certificates_and_no_keys(home: Path) -> None:
 
 
 @needs_bwrap
-def test_network_is_there_when_the_tool_declares_it(home: Path) -> None:
-    source = "import socket,sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2)"
-    script = {"command": "python3 connect.py {{port}}"}
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = str(listening.getsockname()[1])
-        options: dict[str, Any] = {"files": {"connect.py": source}, "backend": "bubblewrap"}
-        assert run(home, script, {"port": port}, **options, **{"x-network": True}).exit_code == 0
-        with refused("EXECUTION_FAILED"):
-            run(home / "second", script, {"port": port}, **options)
-
-
-@needs_bwrap
 def test_a_path_is_mounted_read_only_and_nothing_beside_it(home: Path, work: Path) -> None:
     (work / "given.txt").write_text("given")
     (work / "beside.txt").write_text("beside")
@@ -584,7 +577,10 @@ def test_the_host_is_used_when_the_configuration_says_so(
         service.run(NAME)
 
 
-def test_dagger_without_its_sdk_says_what_to_install(home: Path) -> None:
+def test_dagger_without_its_sdk_says_what_to_install(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "dagger", None)  # it may be installed here
     with refused("PROVIDER_UNAVAILABLE") as refusal:
         run(home, "true", backend="dagger")
     assert "fleet-agentpack[dagger]" in refusal.error.message
@@ -646,9 +642,12 @@ def test_a_run_that_is_not_installed_leaves_nothing(
 ) -> None:
     add_tool(tools, NAME)
     use_directory(home, tools, execution={"default": "local"})
-    before = sorted(home.rglob("*"))
+    before = {*home.rglob("*")}
     assert service.run(NAME).output == f"hello from {NAME}\n"
-    assert sorted(home.rglob("*")) == before
+    new = {*home.rglob("*")} - before
+    assert {each for each in new if each.is_file()} == {
+        home / ".local/agentpack/enact-runs" / name for name in (".lock", "eve__tool.jsonl")
+    }
 
 
 def test_a_hidden_tool_runs_from_its_installed_copy(

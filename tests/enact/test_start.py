@@ -31,8 +31,22 @@ def test_an_empty_catalogue_costs_a_handful_of_small_modules(home: Path, work: P
         check=True,
     )
     imported = json.loads(done.stdout)
-    allowed = ("names", "projection", "results", "service", "sessions", "settings", "tool_lists")
+    allowed = (
+        "names",
+        "permissions",
+        "projection",
+        "results",
+        "service",
+        "sessions",
+        "settings",
+        "tool_lists",
+    )
     enact = [name for name in imported if name.startswith("fleet_agentpack.enact.")]
-    assert {name.rpartition(".")[2] for name in enact} <= {*allowed, "store"}
+    assert {name.rpartition(".")[2] for name in enact} <= {
+        *allowed,
+        "store",
+        "tool_lists",
+        "script_choice",
+    }
     heavy = ("httpx", "sigstore", "cryptography", "jsonschema", "keyring", "yaml")
     assert not [name for name in imported if name.startswith(heavy)]

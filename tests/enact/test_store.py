@@ -71,7 +71,7 @@ def test_an_upgrade_and_a_downgrade_switch_the_version(
     service.install("alice/hello@1.0.0")
     assert service.install("alice/hello").message == "Installed alice/hello@1.1.0 (was 1.0.0)"
     assert [p.name for p in (home / ".enact/tools/alice/hello").iterdir()] == ["1.1.0"]
-    service.install("alice/hello", "1.0.0")
+    service.install("alice/hello", "1.0.0", allow_downgrade=True)
     assert service.installed().tools[0].version == "1.0.0"
     with refused("VERSION_NOT_FOUND"):
         service.uninstall("alice/hello@1.1.0")
@@ -330,7 +330,7 @@ def test_a_project_pins_its_own_version_in_the_same_store(
     service.install("alice/hello@1.1.0")
     service.install("alice/hello@1.0.0", project=True)
     assert read(work / ".enact/tools.json") == {"tools": {"alice/hello": "1.0.0"}}
-    assert service.project_tools().tools == (InstalledTool("alice/hello", "1.0.0"),)
+    assert service.upkeep.project_tools().tools == (InstalledTool("alice/hello", "1.0.0"),)
     assert service.installed().tools[0].version == "1.1.0"
     versions = home / ".enact/tools/alice/hello"
     assert sorted(p.name for p in versions.iterdir()) == ["1.0.0", "1.1.0"]
@@ -430,3 +430,25 @@ def test_a_file_where_the_store_should_be_is_reported_and_left_alone(home: Path)
     with refused("CONFIG_INVALID"):
         service.install("agentpack/csv/stats")
     assert (home / ".enact").read_text() == "not a directory"
+
+
+@pytest.mark.slow
+def test_a_kill_leaves_pins_and_lock_file_of_a_project_together(
+    service: EnactService, tools: Path, home: Path
+) -> None:
+    service.install("alice/hello@1.0.0", project=True)
+    service.upkeep.lock()
+
+    def upgrade_project(service: EnactService) -> None:
+        service.install("alice/hello@1.1.0", project=True)
+
+    trial = Trial(home, upgrade_project)
+    seen = set()
+    for step in range(len(trial.steps)):
+        killed_at(trial.fresh(), step, upgrade_project)
+        make_service(home).install("agentpack/csv/stats")  # finishes or undoes it
+        pins = read(home / "work/.enact/tools.json")["tools"]
+        locked = read(home / "work/.enact/tools.lock.json")["tools"]
+        assert {name: each["version"] for name, each in locked.items()} == pins
+        seen.add(pins["alice/hello"])
+    assert seen == {"1.0.0", "1.1.0"}

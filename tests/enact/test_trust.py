@@ -588,7 +588,7 @@ def test_a_hostile_repository_lowers_nothing(
     (project / "mcp.json").write_text(json.dumps({**pins, "activeToolset": None}))
     configure(home / "work", trust={"policy": "allow"}, execution={"default": "local"})
     assert_refused_everywhere(service, home)
-    for pinned in service.project_tools().tools:
+    for pinned in service.upkeep.project_tools().tools:
         with pytest.raises(EnactError) as refusal:
             service.install(f"{pinned.name}@{pinned.version}", project=True)
         assert refusal.value.code in ("TRUST_REFUSED", "TOOL_NOT_FOUND", "INVALID_ARGUMENTS")

@@ -7,11 +7,20 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
+
+from fleet_agentpack.enact.backends import keyring
+
+with contextlib.suppress(ImportError):  # there is none on Windows
+    import fcntl
 
 LARGEST_OUTPUT = 1024 * 1024
 TICK_S = 0.5
@@ -29,6 +38,7 @@ class Command:
     env: Mapping[str, str]
     cwd: Path | None = None
     stdin: bytes = b""
+    descriptors: Sequence[int] = ()  # open files that the child inherits under the same numbers
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,8 @@ class Ended:
     stdout: bytes
     stderr: bytes
     duration_s: float
-    reason: str = "exit"  # or `timeout`, `output`
+    reason: str = "exit"  # or `timeout`, `output`, `stopped`
+    notes: tuple[str, ...] = ()  # what the caller has to be told
 
 
 def execute(
@@ -54,34 +65,96 @@ def execute(
 
     Raises `OSError` when the program cannot be started.
     """
-    started = time.monotonic()
-    with tempfile.TemporaryFile() as stdin:
-        stdin.write(command.stdin)
-        stdin.seek(0)
-        child = subprocess.Popen(
-            list(command.argv),
-            env=dict(command.env),
-            cwd=command.cwd,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    reading = _Reading(child, largest_output)
-    reason = "stopped"
+    run = _Run(command, timeout_s, largest_output)
+    thread = threading.Thread(target=run.carry_out, daemon=True)
+    thread.start()
     try:
-        reason = reading.until_end(started + timeout_s, lambda: tick(time.monotonic() - started))
+        while thread.is_alive():
+            thread.join(TICK_S)
+            if thread.is_alive():
+                tick(time.monotonic() - run.started)
     finally:
-        _kill_group(child)
-        reading.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(KILL_WAIT_S)
-        _kill_marked(command.env.get(MARKER))
-        if reason != "exit":
+        run.stopped.set()
+        thread.join()
+        if run.ended is None or run.ended.reason != "exit":
             on_kill()
-    stdout, stderr = reading.output()
-    code = child.returncode if child.returncode is not None else -signal.SIGKILL
-    return Ended(code, stdout, stderr, time.monotonic() - started, reason)
+    if run.ended is None:
+        raise run.failure or OSError("it could not be started")
+    return run.ended
+
+
+class _Run:
+    """One run, in a thread with a session keyring of its own, which the child inherits.
+
+    The thread lives as long as the child: some children are killed when it ends.
+    """
+
+    def __init__(self, command: Command, timeout_s: float, largest_output: int) -> None:
+        self.started = time.monotonic()
+        self.stopped = threading.Event()
+        self.ended: Ended | None = None
+        self.failure: BaseException | None = None
+        self._command, self._largest = command, largest_output
+        self._deadline = self.started + timeout_s
+
+    def carry_out(self) -> None:
+        """Start the child, read its output to the end, and kill what is left."""
+        keyring.join_new()
+        try:
+            child = self._spawn()
+        except BaseException as error:  # noqa: BLE001 - raised again where the run was asked for
+            self.failure = error
+            return
+        reading = _Reading(child, self._largest)
+        try:
+            reason = reading.until_end(self._deadline, self.stopped.is_set)
+        finally:
+            _kill_group(child)
+            reading.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(KILL_WAIT_S)
+            _kill_marked(self._command.env.get(MARKER))
+        stdout, stderr = reading.output()
+        code = child.returncode if child.returncode is not None else -signal.SIGKILL
+        self.ended = Ended(code, stdout, stderr, time.monotonic() - self.started, reason)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        command = self._command
+        with _read_only(command.stdin) as stdin:
+            return subprocess.Popen(
+                list(command.argv),
+                env=dict(command.env),
+                cwd=command.cwd,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=command.descriptors,
+            )
+
+
+@contextmanager
+def _read_only(content: bytes) -> Iterator[IO[bytes]]:
+    """A file with this content that the child cannot write to, not even opened again."""
+    if sys.platform == "linux":
+        with sealed(content) as stream:
+            yield stream
+        return
+    with tempfile.NamedTemporaryFile() as written:
+        written.write(content)
+        written.flush()
+        with Path(written.name).open("rb") as stream:
+            yield stream
+
+
+def sealed(content: bytes) -> IO[bytes]:
+    """A file in memory that nobody can change any more; Linux only."""
+    stream = os.fdopen(os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b")
+    stream.write(content)
+    stream.seek(0)
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(stream, fcntl.F_ADD_SEALS, seals)
+    return stream
 
 
 class _Reading:
@@ -98,22 +171,20 @@ class _Reading:
             self._selector.register(stream, selectors.EVENT_READ)
             self._buffers[stream.fileno()] = bytearray()
 
-    def until_end(self, deadline: float, tick: Callable[[], None]) -> str:
-        """Read until the child ends or reaches a limit; returns which."""
-        next_tick = time.monotonic() + TICK_S
+    def until_end(self, deadline: float, is_stopped: Callable[[], bool]) -> str:
+        """Read until the child ends, reaches a limit or is stopped; returns which."""
         ended_at: float | None = None
         while self._selector.get_map() or self._child.poll() is None:
             now = time.monotonic()
             if now >= deadline:
                 return "timeout"
-            if now >= next_tick:
-                tick()
-                next_tick = now + TICK_S
+            if is_stopped():
+                return "stopped"
             if ended_at is None and self._child.poll() is not None:
                 ended_at = now
             if ended_at is not None and now - ended_at > GRACE_S:
                 return "exit"
-            self._wait(max(min(deadline, next_tick, now + 0.1) - now, 0.0))
+            self._wait(max(min(deadline, now + 0.1) - now, 0.0))
             if any(len(buffer) > self._largest for buffer in self._buffers.values()):
                 return "output"
         return "exit"

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
+from fleet_agentpack.enact.backends import gateway
 from fleet_agentpack.enact.backends.child import Command
 from fleet_agentpack.enact.backends.job import (
     CLIENT_VARIABLES,
     DEFAULT_IMAGE,
-    SCRATCH_BYTES,
+    WORKSPACE,
     Job,
     Launch,
+    whole_network,
+    workspaces,
 )
 from fleet_agentpack.enact.errors import EnactError, ask_user
+from fleet_agentpack.enact.proxy import Proxy
 from fleet_agentpack.enact.settings import ContainerSettings
 from fleet_agentpack.kit import process
 
+SELINUX = Path("/sys/fs/selinux/enforce")
+PULL_S = 600.0
+_SECURITY = ("--security-opt", "no-new-privileges")
+# For the user's own files, unless they may be given a container's label: it stays on them for good.
+_UNLABELLED = ("--security-opt", "label=disable")
 CONTAINER_FAILED = 125  # podman and docker: no image, no engine, a bad option
 # Podman alone: no unlimited tmpfs beside ours, no volume on disk because an image declares one.
 _PODMAN_ONLY = ("--read-only-tmpfs=false", "--image-volume=ignore")
@@ -43,7 +54,7 @@ class Container:
         self._env = {key: environ[key] for key in CLIENT_VARIABLES if key in environ}
         self.name = Path(self._program).name if self._program else "container"
 
-    def unavailable(self) -> str | None:
+    def unavailable(self, image: str | None = None) -> str | None:  # noqa: ARG002
         """Why nothing can run here."""
         return None if self._program else f"{self._wanted} is not installed"
 
@@ -51,29 +62,135 @@ class Container:
     def prepared(self, job: Job) -> Iterator[Launch]:
         """The command for a job; its variables go in a file, never on the command line."""
         name = f"enact-{secrets.token_hex(8)}"
-        with tempfile.TemporaryDirectory(prefix="enact-") as scratch:
+        with (
+            tempfile.TemporaryDirectory(prefix="enact-") as scratch,
+            self._networked(job) as (network, proxy),
+        ):
             variables = Path(scratch) / "env"
             variables.touch(mode=0o600)
-            variables.write_text(_env_file(job), encoding="utf-8")
+            variables.write_text(_env_file(job, is_proxied=proxy is not None), encoding="utf-8")
             argv = [
                 *self._base,
                 *("run", "--rm", "--interactive", "--name", name, "--entrypoint", ""),
-                *("--network", "bridge" if job.network else "none", "--read-only"),
+                *("--network", network, "--read-only", "--user", self._user),
                 *(_PODMAN_ONLY if self.name == "podman" else ()),
                 *("--log-driver", "none"),  # what a tool prints may contain secrets
-                *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-                *("--pids-limit", "256", "--tmpfs", f"/tmp:size={SCRATCH_BYTES}"),  # noqa: S108
+                *("--cap-drop", "ALL", *_SECURITY, *self._label_options(job)),
+                *("--pids-limit", str(job.bounds.processes)),
+                *("--memory", str(job.bounds.memory_bytes)),
+                *("--tmpfs", f"/tmp:size={job.bounds.disk_bytes}"),  # noqa: S108
                 *("--env-file", str(variables), "--workdir", "/workspace"),
-                *_mount_options(job),
+                *self._mount_options(job, Path(scratch)),
                 *self._settings.run_args,
-                job.image or DEFAULT_IMAGE,
+                job.bounds.image or DEFAULT_IMAGE,
                 *job.argv,
             ]
             yield Launch(
                 Command(argv, self._env, None, job.stdin),
                 on_kill=lambda: self._remove(name),
                 failed_status=CONTAINER_FAILED,
+                proxy=proxy,
             )
+
+    @contextmanager
+    def _networked(self, job: Job) -> Iterator[tuple[str, Proxy | None]]:
+        """What a container joins, and the proxy that it finds there. Raises `EnactError`.
+
+        Docker joins no network that was made elsewhere: there, it is the engine's or none.
+        """
+        if self.name != "podman" or not job.network:
+            yield "bridge" if whole_network(job, "a container of docker") else "none", None
+            return
+        entering = [*self._base, "unshare"] if self._is_rootless else []
+        try:
+            with gateway.network(job.network, entering) as (proxy, place):
+                yield f"ns:{place}", proxy
+        except gateway.NetworkError as error:
+            reason = f"a network for it could not be made: {error}"
+            step = ask_user("check that `unshare --net` works for this user")
+            raise EnactError.backend_unavailable(job.tool, reason, step) from error
+
+    def pinned(self, image: str) -> str:
+        """An image by digest, fetched if it is not there. Raises `EnactError`."""
+        if "@sha256:" in image or not self._program:
+            return image
+        found = self._inspected(image)
+        if found is None:
+            done = process.run([*self._base, "pull", image], env=self._env, timeout_s=PULL_S)
+            found = None if done.status else self._inspected(image)
+            if found is None:
+                reason = f"{self.name} cannot fetch {image}: {done.complaint[-300:]}"
+                step = ask_user(f"check that {self.name} works and can pull {image}")
+                raise EnactError.backend_unavailable(image, reason, step)
+        return found
+
+    def _inspected(self, image: str) -> str | None:
+        """An image that is here, by the digest of its registry or else by its own."""
+        argv = [*self._base, "image", "inspect", "--format", "json", image]
+        try:
+            done = process.run(argv, env=self._env, timeout_s=60)
+            (found,) = json.loads(done.stdout)
+            remote = [each for each in found.get("RepoDigests") or () if not _is_local(each)]
+            return str(remote[0] if remote else found["Id"])
+        except (OSError, TimeoutError, ValueError, KeyError, TypeError):
+            return None
+
+    @cached_property
+    def _user(self) -> str:
+        """Who a tool is: the user. Without root, an engine's own root is the user."""
+        return "0:0" if self._is_rootless else f"{os.getuid()}:{os.getgid()}"
+
+    @cached_property
+    def _is_rootless(self) -> bool:
+        if self.name == "podman":
+            return os.geteuid() != 0 and "CONTAINER_HOST" not in self._env
+        argv = [*self._base, "info", "--format", "{{.SecurityOptions}}"]
+        try:
+            return "rootless" in process.run(argv, env=self._env, timeout_s=20).text
+        except (OSError, TimeoutError):
+            return False
+
+    def _label_options(self, job: Job) -> Sequence[str]:
+        """Nothing where what is mounted has a label that containers may use."""
+        is_free = not job.mounts or self._settings.relabel or not self._labels
+        return () if is_free else _UNLABELLED
+
+    def _mount_options(self, job: Job, scratch: Path) -> Iterator[str]:
+        labelled = self._labels and not self._label_options(job)
+        for place in dict.fromkeys([WORKSPACE, *workspaces(job)]):
+            yield from self._mount(job.folder, place, labelled=labelled)
+        empty, nothing = scratch / "empty", scratch / "nothing"
+        empty.mkdir(mode=0o755)
+        nothing.touch(mode=0o644)
+        for mount in job.mounts:
+            yield from self._mount(
+                mount.path, mount.path, writable=mount.writable, labelled=labelled
+            )
+            for each in mount.hidden:
+                source = empty if each.is_dir() else nothing
+                yield from self._mount(source, each, labelled=labelled)
+
+    def _mount(
+        self, source: Path, target: Path, *, writable: bool = False, labelled: bool = False
+    ) -> Sequence[str]:
+        """The options of one mount; shared labels, since runs share what they mount."""
+        is_short = labelled and self.name != "podman"  # docker labels in the short form alone
+        for path in (source, target):
+            _check_plain(path, ':"\n\r' if is_short else ',"\n\r')
+        if is_short:
+            mode = "z" if writable else "ro,z"
+            return ("--volume", f"{source}:{target}:{mode}")
+        mode = "" if writable else ",readonly"
+        label = ",relabel=shared" if labelled else ""
+        return ("--mount", f"type=bind,source={source},target={target}{mode}{label}")
+
+    @cached_property
+    def _labels(self) -> bool:
+        """Whether SELinux keeps containers from files without a label of theirs."""
+        try:
+            return SELINUX.read_text().strip() == "1"
+        except OSError:
+            return False
 
     @property
     def _base(self) -> list[str]:
@@ -84,8 +201,10 @@ class Container:
             process.run([*self._base, "rm", "--force", name], env=self._env, timeout_s=30)
 
 
-def _env_file(job: Job) -> str:
+def _env_file(job: Job, *, is_proxied: bool) -> str:
     values = {**job.env, "HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108
+    if is_proxied:
+        values |= gateway.proxy_variables(f"http://127.0.0.1:{gateway.PORT}")
     for name, value in values.items():
         if "\n" in value or "\r" in value:
             raise EnactError.backend_unavailable(
@@ -96,17 +215,11 @@ def _env_file(job: Job) -> str:
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
-def _mount_options(job: Job) -> Iterator[str]:
-    yield from ("--mount", f"{_bind(job.folder)},target=/workspace,readonly")
-    for mount in job.mounts:
-        mode = "" if mount.writable else ",readonly"
-        yield from ("--mount", f"{_bind(mount.path)},target={mount.path}{mode}")
+def _is_local(digest: str) -> bool:
+    return digest.startswith(("localhost/", "<none>"))
 
 
-def _bind(path: Path) -> str:
-    """The source of a mount; commas separate its options, so a path must not contain any."""
-    if any(char in str(path) for char in ',"\n\r'):
-        raise EnactError.bad_argument(
-            "path", f"{path} has a comma, a quote or a line break in its name"
-        )
-    return f"type=bind,source={path}"
+def _check_plain(path: Path, separators: str) -> None:
+    """Refuse a path with a character that separates options."""
+    if found := [char for char in separators if char in str(path)]:
+        raise EnactError.bad_argument("path", f"{path} has {found[0]!r} in its name")

@@ -19,7 +19,7 @@ class Host:
         self.name = name
         self._path = path
 
-    def unavailable(self) -> str | None:
+    def unavailable(self, image: str | None = None) -> str | None:  # noqa: ARG002
         """Why nothing can run here."""
         return "tools cannot run on Windows" if os.name == "nt" else None
 

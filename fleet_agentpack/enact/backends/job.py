@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Protocol
 
 from fleet_agentpack.enact.arguments import Mount
-from fleet_agentpack.enact.backends.child import Command
+from fleet_agentpack.enact.backends.child import Command, Ended, execute
+from fleet_agentpack.enact.errors import EnactError, ask_user
+from fleet_agentpack.enact.permissions import ANYWHERE, Bounds, Permissions, allow_command
+from fleet_agentpack.enact.proxy import Proxy
 
-SCRATCH_BYTES = 256 * 1024 * 1024
+DEFAULT_BOUNDS = Bounds(2 * 1024**3, 256, 300.0, 256 * 1024**2)
 DEFAULT_IMAGE = "alpine:latest"
 # What the programs that start containers need of the user's own environment.
 CLIENT_VARIABLES = (
@@ -41,10 +44,11 @@ class Job:
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: Sequence[Mount] = ()
-    network: bool = False
-    image: str | None = None
+    network: tuple[str, ...] = ()  # the hosts that were granted
+    bounds: Bounds = DEFAULT_BOUNDS
     stdin: bytes = b""
     python: bool = False  # whether `python3` must be the Python that runs us
+    plain: Sequence[str] = ()  # the variables that are defaults, and no secrets
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Launch:
     command: Command
     on_kill: Callable[[], None] = lambda: None
     failed_status: int | None = None
+    proxy: Proxy | None = None  # through which it reaches the network
+    carry_out: Callable[..., Ended] = execute
 
 
 class Backend(Protocol):
@@ -61,11 +67,32 @@ class Backend(Protocol):
 
     name: str
 
-    def unavailable(self) -> str | None:
-        """Why nothing can run here; None when it can."""
+    def unavailable(self, image: str | None = None) -> str | None:
+        """Why nothing can run here, or not with this image; None when it can."""
 
     def prepared(self, job: Job) -> contextlib.AbstractContextManager[Launch]:
         """The command for a job, with what it needs for as long as it runs."""
+
+
+WORKSPACE = Path("/workspace")
+_OLD_WORKSPACE = Path("/work")  # as tools for older releases of Enact write it
+
+
+def workspaces(job: Job) -> list[Path]:
+    """Where a tool may look for its own files, besides the directory that it runs in."""
+    is_old = any(word.startswith(f"{_OLD_WORKSPACE}/") for word in job.argv)
+    places = [WORKSPACE, *([_OLD_WORKSPACE] if is_old else [])]
+    given = [each.path for each in job.mounts]
+    return [each for each in places if not any(path.is_relative_to(each) for path in given)]
+
+
+def whole_network(job: Job, place: str) -> bool:
+    """Whether a job has a network where one has all or nothing. Raises `EnactError`."""
+    if not job.network or ANYWHERE in job.network:
+        return bool(job.network)
+    reason = f"{place} reaches every host or none, and only some were granted"
+    command = allow_command(job.tool, Permissions(network=(ANYWHERE,)))
+    raise EnactError.backend_unavailable(job.tool, reason, ask_user(f"decide: {command}"))
 
 
 def with_our_python(job: Job) -> Job:

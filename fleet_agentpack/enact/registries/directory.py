@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from fleet_agentpack.enact import bundle, manifest, names
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.registries import registry
-from fleet_agentpack.enact.registries.registry import Release, Tick, best_version
+from fleet_agentpack.enact.registries.registry import Listed, Release, Tick, best_version
 from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.enact.trust.attestations import LARGEST_ATTESTATION
 from fleet_agentpack.kit.paths import is_inside
@@ -56,6 +57,13 @@ class DirectoryRegistry:
             raise EnactError.version_not_found(name, str(chosen), sorted(versions))
         return Release(name, chosen)
 
+    def versions(self, name: str) -> Mapping[str, bool]:
+        """Every version; what is withdrawn is not there."""
+        versions = self._versions(name)
+        if not versions:
+            raise EnactError.tool_not_found(name)
+        return dict.fromkeys(versions, False)
+
     def folder(self, release: Release) -> Path:
         """The directory that holds a release."""
         return self._versions(release.name)[release.version]
@@ -68,16 +76,23 @@ class DirectoryRegistry:
         except (bundle.BundleError, OSError) as error:
             raise EnactError.bundle_invalid(release.name, str(error)) from error
 
-    def attestations(self, release: Release, tick: Tick = registry.no_tick) -> Iterable[bytes]:
+    def attestations(self, release: Release, tick: Tick = registry.no_tick) -> Sequence[Listed]:
         """The attestation files for a release."""
         tick()
         folder = self.root / ".attestations" / release.name / release.version
         files = sorted(folder.glob("*.json"))
         registry.refuse_too_many(files, self.label)
+        return [Listed(file.name, partial(self._attestation, file)) for file in files]
+
+    def _attestation(self, file: Path) -> bytes:
         try:
-            return [f.read_bytes() for f in files if f.stat().st_size <= LARGEST_ATTESTATION]
+            with file.open("rb") as stream:
+                content = stream.read(LARGEST_ATTESTATION + 1)
         except OSError as error:
-            raise EnactError.registry_unavailable(self.label, str(error)) from error
+            raise EnactError.registry_error(self.label, str(error)) from error
+        if len(content) > LARGEST_ATTESTATION:
+            raise EnactError.registry_error(self.label, f"{file.name} is too large")
+        return content
 
     def _place(self, name: str) -> Path | None:
         bare = name.removeprefix(self._prefix)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.results import Hit
 from fleet_agentpack.kit.semver import Version, VersionError
+from fleet_agentpack.kit.visible import visible
 
 MOST_ATTESTATIONS = 200
 LONGEST_SHOWN = 300
@@ -24,6 +25,14 @@ class Release:
     name: str
     version: str
     digest: str | None = None  # sha256 of the bundle in hex, as the registry claims it
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An attestation that a registry lists; a veto may be what it does not give out."""
+
+    auditor: str  # as the registry says: the key to fetch it by, and no more
+    read: Callable[[], bytes]  # raises `EnactError`
 
 
 Tick = Callable[[], None]  # called repeatedly during a download; may raise to cancel it
@@ -50,16 +59,19 @@ class Registry(Protocol):
     def release(self, name: str, version: str | None) -> Release:
         """The wanted version, or the highest. Raises `EnactError`."""
 
+    def versions(self, name: str) -> Mapping[str, bool]:
+        """Every version, and whether it is withdrawn. Raises `EnactError`."""
+
     def download(self, release: Release, tick: Tick) -> bytes:
         """The bundle, whose bytes match every claim made about them. Raises `EnactError`."""
 
-    def attestations(self, release: Release, tick: Tick) -> Iterable[bytes]:
-        """Every Sigstore bundle about a release. Raises `EnactError`, also for too many."""
+    def attestations(self, release: Release, tick: Tick) -> Sequence[Listed]:
+        """Every attestation about a release. Raises `EnactError`, also for too many."""
 
 
 def shown(text: object) -> str:
-    """Text from a registry, made safe for an agent: one short line, no control characters."""
-    plain = _BLANKS.sub(" ", text).strip() if isinstance(text, str) else ""
+    """Text from a registry, made safe for an agent: one short line, nothing hidden in it."""
+    plain = visible(_BLANKS.sub(" ", text).strip()) if isinstance(text, str) else ""
     return plain if len(plain) <= LONGEST_SHOWN else plain[: LONGEST_SHOWN - 1] + "…"
 
 

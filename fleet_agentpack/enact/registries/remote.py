@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from fleet_agentpack.enact.bundle import LARGEST_BUNDLE
 from fleet_agentpack.enact.errors import FIND_ANOTHER, EnactError
 from fleet_agentpack.enact.names import is_name, is_reserved
 from fleet_agentpack.enact.registries import registry
-from fleet_agentpack.enact.registries.registry import Release, Tick, best_version, shown
+from fleet_agentpack.enact.registries.registry import Listed, Release, Tick, best_version, shown
 from fleet_agentpack.enact.registries.transport import (
     ANSWER_DEADLINE_S,
     RegistryHttp,
@@ -65,6 +66,10 @@ class RemoteRegistry:
         """The wanted version, or the highest that is not withdrawn."""
         return self._exact(name, version) if version else self._latest(name)
 
+    def versions(self, name: str) -> Mapping[str, bool]:
+        """Every version, and whether it is withdrawn."""
+        return {version: row.is_yanked for version, row in self._versions(name).items()}
+
     def download(self, release: Release, tick: Tick = registry.no_tick) -> bytes:
         """The bundle; its hash is computed here and compared with every claim."""
         path = f"/versions/{quote(release.version, safe='')}/download"
@@ -91,29 +96,27 @@ class RemoteRegistry:
                 )
         return answer.body
 
-    def attestations(self, release: Release, tick: Tick = registry.no_tick) -> Iterable[bytes]:
-        """The bundles behind the listed rows; a row's `auditor` is only the key to fetch it by."""
+    def attestations(self, release: Release, tick: Tick = registry.no_tick) -> Sequence[Listed]:
+        """The listed rows; a row's `auditor` is only the key to fetch its bundle by."""
         version = quote(release.version, safe="")
         with _missing(lambda: EnactError.version_not_found(release.name, release.version)):
             answer = self._get(release.name, f"/versions/{version}/attestations")
-        rows = objects(parse_object(answer.body, self.label).get("attestations"))
-        keys = [row.get("auditor") for row in rows]
-        texts = dict.fromkeys(key for key in keys if isinstance(key, str) and key.strip())
-        auditors = [key for key in texts if len(key) <= LONGEST_AUDITOR]
-        registry.refuse_too_many(auditors, self.label)
+        rows = parse_object(answer.body, self.label).get("attestations") or []
+        auditors = dict.fromkeys(map(_auditor, rows if isinstance(rows, list) else [rows]))
+        registry.refuse_too_many([*auditors], self.label)
         ends = time.monotonic() + ATTESTATIONS_DEADLINE_S
-        for auditor in auditors:
-            path = f"/versions/{version}/trust/attestations/{quote(auditor, safe='')}"
+        below = f"/versions/{version}/trust/attestations"
+
+        def read(auditor: str) -> bytes:
+            if not auditor:
+                raise EnactError.registry_error(self.label, "a row has no usable auditor")
             left = min(ends - time.monotonic(), ANSWER_DEADLINE_S)
             if left <= 0:
                 raise EnactError.registry_unavailable(self.label, "it responds too slowly")
-            try:
-                yield self._get(
-                    release.name, path, limit=LARGEST_ATTESTATION, deadline_s=left, tick=tick
-                ).body
-            except RegistryRefusal as error:
-                if error.status != 404:
-                    raise
+            path, limit = f"{below}/{quote(auditor, safe='')}", LARGEST_ATTESTATION
+            return self._get(release.name, path, limit=limit, deadline_s=left, tick=tick).body
+
+        return [Listed(shown(auditor), partial(read, auditor)) for auditor in auditors]
 
     def close(self) -> None:
         """Close the connections."""
@@ -183,6 +186,12 @@ def _hit(row: Mapping[str, object]) -> Hit | None:
         version if isinstance(version, str) and version else UNKNOWN,
         tuple(map(shown, tags[:20])) or UNKNOWN if isinstance(tags, list) else UNKNOWN,
     )
+
+
+def _auditor(row: object) -> str:
+    """The key of a row of the list; empty where there is none that can be asked for."""
+    key = row.get("auditor") if isinstance(row, dict) else None
+    return key if isinstance(key, str) and key.strip() and len(key) <= LONGEST_AUDITOR else ""
 
 
 def _claimed(value: object) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from fleet_agentpack.enact import bundle, manifest
 from fleet_agentpack.enact.config import Config, RegistryConfig
 from fleet_agentpack.enact.errors import EnactError, ask_user
-from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_reserved
+from fleet_agentpack.enact.names import BUILTIN_NAMESPACE, Reference, is_builtin, is_reserved
 from fleet_agentpack.enact.receipt import BUILTIN, Receipt
 from fleet_agentpack.enact.registries.directory import DirectoryRegistry
 from fleet_agentpack.enact.registries.registry import Registry, Release, Tick, no_tick, rank
@@ -22,9 +23,10 @@ from fleet_agentpack.enact.registries.remote import RemoteRegistry
 from fleet_agentpack.enact.registries.search_cache import SearchCache
 from fleet_agentpack.enact.registries.transport import RegistryHttp
 from fleet_agentpack.enact.results import Hit
-from fleet_agentpack.enact.schemas import check_schema
+from fleet_agentpack.enact.schemas import check_schemas
 from fleet_agentpack.enact.store import write_tree
 from fleet_agentpack.enact.trust.attestations import Subject
+from fleet_agentpack.enact.trust.findings import Finding, Findings
 from fleet_agentpack.enact.trust.policy import Trusted, TrustPolicy
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.results import jsonable
@@ -57,8 +59,11 @@ class Acquired:
 class Sources:
     """The built-in registry and the configured one."""
 
-    def __init__(self, policy: TrustPolicy, cache: SearchCache, home: Path) -> None:
+    def __init__(
+        self, policy: TrustPolicy, findings: Findings, cache: SearchCache, home: Path
+    ) -> None:
         self.builtin = DirectoryRegistry(BUILTIN_ROOT, BUILTIN, f"{BUILTIN_NAMESPACE}/")
+        self.findings = findings
         self._policy = policy
         self._cache = cache
         self._home = home
@@ -92,6 +97,7 @@ class Sources:
             fetch = partial(registry.attestations, release, tick)
             trusted = self._policy.decide(subject, trust, fetch)
         package, read = _opened(release, data)
+        self._policy.check_image(f"{release.name}@{release.version}", read.image, trust)
         receipt = Receipt(
             name=release.name,
             version=release.version,
@@ -104,11 +110,49 @@ class Sources:
         warnings = (*config.warnings, *trusted.warnings, *read.warnings)
         return Acquired(package, read, receipt, warnings, folder)
 
-    def recheck(self, receipt: Receipt, config: Config) -> None:
+    def versions(self, name: str, config: Config) -> Mapping[str, bool]:
+        """The versions that a registry offers, and which are withdrawn. Raises `EnactError`."""
+        return self._registry_of(name, config).versions(name)
+
+    def audit(self, receipt: Receipt, config: Config, tick: Tick = no_tick) -> Finding:
+        """Ask the registry about an installed version again, and keep what it says.
+
+        Raises `EnactError` when it does not tell; what is known stays known.
+        """
+        registry = self._registry_of(receipt.name, config)
+        if registry.label != receipt.source:
+            raise EnactError.registry_error(
+                registry.label,
+                f"{receipt.name} came from {receipt.source}, which is not the registry any more",
+            )
+        subject = Subject(receipt.name, receipt.version, receipt.digest)
+        try:
+            release = registry.release(receipt.name, receipt.version)
+        except EnactError as error:
+            if error.code != "VERSION_YANKED":
+                raise
+            found = Finding(receipt.digest, time.time(), withdrawn=error.message)
+        else:
+            fetch = partial(registry.attestations, release, tick)
+            found = self._policy.look_again(subject, config.trust, fetch)
+        self.findings.keep(subject.label, found)
+        return found
+
+    def renew(self, receipt: Receipt, config: Config) -> None:
+        """Let what an install has just found take the place of what an earlier check did."""
+        label = f"{receipt.name}@{receipt.version}"
+        if self.findings.of(label, receipt.digest):
+            auditors = tuple(each.text for each in config.trust.auditors)
+            found = Finding(receipt.digest, time.time(), auditors, receipt.signers)
+            self.findings.keep(label, found)
+
+    def recheck(self, receipt: Receipt, image: str | None, config: Config) -> None:
         """Check an installed tool against today's policy. Raises `EnactError` if it is refused."""
         trust = config.trust
         if not receipt.is_builtin:
-            self._policy.recheck(receipt.name, receipt.version, receipt.trust, trust)
+            finding = self.findings.of(f"{receipt.name}@{receipt.version}", receipt.digest)
+            self._policy.recheck(receipt, finding, trust)
+            self._policy.check_image(f"{receipt.name}@{receipt.version}", image, trust)
         elif self._files_of_builtin(receipt) != receipt.files:
             change = "this version of fleet-agentpack has different files for it"
             raise EnactError.tool_changed(receipt.name, receipt.version, change)
@@ -133,9 +177,9 @@ class Sources:
 
     def _registry_of(self, name: str, config: Config) -> Registry:
         if is_reserved(name):
-            if name.startswith(f"{BUILTIN_NAMESPACE}/"):
+            if is_builtin(name):
                 return self.builtin
-            raise EnactError.tool_not_found(name, "the namespace enact/ is reserved")
+            raise EnactError.tool_not_found(name, "that is the name of a meta-tool")
         registry = self._configured(config)
         if registry is None:
             hint = "no registry is configured, so only the built-in tools are available"
@@ -186,10 +230,10 @@ def _opened(release: Release, data: bytes) -> tuple[bundle.Package, manifest.Man
         raise EnactError.bundle_invalid(label, str(error)) from error
     try:
         read = manifest.load(package)
-        for script in read.entries().values():
-            for schema in (script.input_schema, script.output_schema) if script else ():
-                if schema is not None:
-                    check_schema(schema)
+        if not is_builtin(release.name):
+            scripts = [script for script in read.entries().values() if script]
+            both = (each for s in scripts for each in (s.input_schema, s.output_schema))
+            check_schemas([schema for schema in both if schema is not None])
     except manifest.ManifestError as error:
         raise EnactError.manifest_invalid(label, str(error)) from error
     if read.name != release.name or (read.version or release.version) != release.version:

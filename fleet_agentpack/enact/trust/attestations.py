@@ -29,6 +29,10 @@ class AttestationRefused(ValueError):
     """A bundle that proves nothing about the tool at hand; the message says why."""
 
 
+class AttestationUnreadable(AttestationRefused):
+    """Bytes that are no bundle at all: nobody can tell what they should have said."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """What an attestation must be about."""
@@ -36,6 +40,11 @@ class Subject:
     name: str
     version: str
     digest: str  # sha256 of the bundle's bytes, in hex
+
+    @property
+    def label(self) -> str:
+        """The tool and version, as errors name them."""
+        return f"{self.name}@{self.version}"
 
     def digests(self) -> tuple[str, str]:
         """The digests that name this bundle: its own, and the original signer's form of it."""
@@ -79,6 +88,9 @@ class AttestationVerifier:
         capture = _SignerCapture()
         try:
             bundle = Bundle.from_json(raw)
+        except Exception as error:  # hostile bytes reach parsers that raise anything
+            raise AttestationUnreadable(f"not a Sigstore bundle: {error}") from error
+        try:
             payload_type, payload = self._verifier.verify_dsse(bundle, capture)
         except Error as error:
             raise AttestationRefused(f"not a valid Sigstore bundle: {error}") from error

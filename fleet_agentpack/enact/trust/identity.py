@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 GITHUB_LOGIN = "https://github.com/login/oauth"
@@ -17,12 +18,15 @@ _WORKFLOWS = {
     "github": (GITHUB_ACTIONS, "https://github.com/"),
     "gitlab": (GITLAB, "https://gitlab.com/"),
 }
+NOBODY = "nobody"  # as a signer to accept: no trusted auditor has signed
 PROVIDERS = tuple(dict.fromkeys([*_MAIL_ISSUERS, *_WORKFLOWS]))
 
 _MAIL = re.compile(r"[^@\s*:/]+@[^@\s*:/]+\Z")
 _MAIL_DOMAIN = re.compile(r"\*@([^@\s*:/]+)\Z")
 _LOGIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})\Z")
 _PROJECT = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*\Z")
+_NAMED_MAIL = re.compile(r"([A-Za-z0-9-]{1,39}) <([^@\s*:/<>]+@[^@\s*:/<>]+)>\Z")
+_ACCOUNT = re.compile(r"(\d+)\+[A-Za-z0-9-]+@users\.noreply\.github\.com\Z")
 _NOREPLY = re.compile(r"(?:\d+\+)?([A-Za-z0-9-]+)@users\.noreply\.github\.com\Z")
 
 
@@ -38,8 +42,19 @@ class Signer:
     identity: str
     kind: str  # `email` or `uri`
 
+    @classmethod
+    def from_json(cls, row: Mapping[str, object]) -> Signer:
+        """A signer as a receipt has it."""
+        return cls(str(row.get("issuer")), str(row.get("identity")), str(row.get("kind")))
+
     def __str__(self) -> str:
         return f"{self.identity} (by {self.issuer})"
+
+    @property
+    def account(self) -> str:
+        """The number of a GitHub account, where a noreply address has it."""
+        found = _ACCOUNT.match(self.identity) if self.issuer == GITHUB_LOGIN else None
+        return found[1] if found else ""
 
     @property
     def party(self) -> str:
@@ -67,6 +82,8 @@ class Auditor:
     def parse(cls, text: str) -> Auditor:
         """Read an entry. Raises `AuditorError`."""
         provider, colon, pattern = text.strip().partition(":")
+        if provider == "github" and (named := _NAMED_MAIL.match(pattern)):
+            return cls(text, provider, named[2])
         known = ", ".join(PROVIDERS)
         if not colon:
             if _MAIL.match(text.strip()):
