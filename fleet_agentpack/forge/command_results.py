@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fleet_agentpack.forge.loaded import Warnings
+from fleet_agentpack.forge.errors import Warnings
 from fleet_agentpack.forge.names import Kind, Scope
 from fleet_agentpack.forge.results import PluginVersion
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
@@ -27,8 +27,22 @@ class Created:
 
 
 @dataclass(frozen=True)
-class RegistryChange:
-    """A registry that was added or removed, and the file that changed."""
+class RegistryAddition:
+    """A registry that was added, the file that changed, and what was found there."""
+
+    name: str
+    path: str
+    url: str
+    format: Maybe[Literal["claude", "fractary", "plugins"]] = UNKNOWN
+    plugins: Maybe[int] = UNKNOWN  # those that can be shown
+    listed: Maybe[int] = UNKNOWN  # those that it lists
+    commit: Maybe[str] = UNKNOWN
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class RegistryRemoval:
+    """A registry that was removed, and the file that changed."""
 
     name: str
     path: str

@@ -1,13 +1,16 @@
-"""ForgeError: the contract's error payload with a code, details and what to do next."""
+"""What goes wrong: the contract's error with what to do next, and warnings beside a value."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from fleet_agentpack.kit.actions import Action, called, steps
 from fleet_agentpack.kit.errors import AppError, Problem
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 Code = Literal[
     "PLUGIN_NOT_FOUND",
@@ -61,7 +64,7 @@ def run(text: str, *words: str) -> Action:
     return Action.command("forge", *words, text=text)
 
 
-ADD_REGISTRY = run("Add a registry: {}", "registry", "add", "NAME", "URL")
+ADD_REGISTRY = run("Add a registry: {}", "registry", "add", "OWNER/REPO")
 LOOK_CLOSER = [call(f"{kind}_validate", "Look closer: {}") for kind in ("agent", "tool")]
 SEE_REGISTRIES = call("config_registry_list", "See the registries: {}")
 
@@ -160,10 +163,21 @@ class ForgeError(AppError):
 
     @classmethod
     def plugin_missing(
-        cls, name: str, *, searched: Sequence[str] | None = None, versions: Sequence[str] = ()
+        cls,
+        name: str,
+        *,
+        searched: Sequence[str] | None = None,
+        versions: Sequence[str] = (),
+        similar: Sequence[str] = (),
+        noticed: Sequence[str] = (),
     ) -> ForgeError:
-        """No plugin of that name or version in the registries searched; without any, installed."""
-        details = {"availableVersions": list(versions)} if versions else {}
+        """No plugin of that name or version in the registries searched; without any, installed.
+
+        `noticed` is what went wrong with the registries, since the plugin may be behind that.
+        """
+        details: dict[str, Any] = {"availableVersions": list(versions)} if versions else {}
+        details |= {"similar": list(similar)} if similar else {}
+        details |= {"warnings": list(noticed)} if noticed else {}
         unconfigured = searched is not None and not searched
         where = "installed" if searched is None else "found in any registry"
         where += ": none is configured" if unconfigured else ""
@@ -171,6 +185,10 @@ class ForgeError(AppError):
         if versions:
             where += f"; the versions are {', '.join(versions[:MOST_SHOWN])}"
             suggestions = ["Ask for one of these versions, or for none"]
+        elif similar:
+            suggestions = [f"Did you mean {', '.join(similar)}?"]
+        if noticed and not unconfigured:
+            where += f". {'. '.join(noticed[:MOST_SHOWN])}"
         if searched is None:
             suggestions.append(call("plugin_info", "Ask the registries: {}", remote=True))
         suggestions.append(call("plugin_search", "Find plugins: {}"))
@@ -229,3 +247,26 @@ class ForgeError(AppError):
     def dependency(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A base or a dependency that is missing or circular."""
         return cls("DEPENDENCY_ERROR", message, *(suggestions or LOOK_CLOSER), **details)
+
+
+T = TypeVar("T", covariant=True)
+Warnings = Maybe[tuple[str, ...]]  # the field of an answer, left out without any
+
+MOST_WARNINGS = 50
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[T]):
+    """A value and the warnings that came up while it was read."""
+
+    value: T
+    warnings: tuple[str, ...] = ()
+
+
+def noted(*groups: Iterable[str]) -> Warnings:
+    """The warnings for an answer: each once, and the first fifty of them."""
+    warnings = tuple(dict.fromkeys(chain(*groups)))
+    left = len(warnings) - MOST_WARNINGS
+    if left > 0:
+        warnings = (*warnings[:MOST_WARNINGS], f"… and {left} more warnings")
+    return warnings or UNKNOWN

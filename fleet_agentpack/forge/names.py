@@ -1,11 +1,12 @@
-"""Names and references from outside, checked before they touch the file system or a URL."""
+"""Names and references from outside, checked before they are used; which definition is which."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, cast, get_args
 
 from fleet_agentpack.forge.errors import ForgeError, list_all
 from fleet_agentpack.kit.semver import Version, VersionError, best_version
@@ -19,7 +20,7 @@ LONGEST_NAME = 200
 LONGEST_SHOWN = 80
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._:-]*"
-_NAME = re.compile(rf"(?:@?{_PART}/)?(?:{_PART}/)?{_PART}\Z")
+_NAME = re.compile(rf"(?:@?{_PART}/)?(?:{_PART}/){{0,2}}{_PART}\Z")
 _PLUGIN = re.compile(rf"(?:@{_PART}/)?{_PART}\Z")
 _KEBAB = re.compile(r"[a-z][a-z0-9-]*\Z")
 
@@ -105,3 +106,49 @@ def version_order(version: str) -> tuple[bool, Version]:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"
+
+
+Format = Literal[
+    "fractary",
+    "claude-agent",
+    "claude-command",
+    "claude-plugin",
+    "agent-skill",
+    "codex-agent",
+    "copilot-agent",
+]
+
+
+NO_VERSION = "0.0.0"  # of what has none, nor a plugin that has
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A definition apart from its contents; two owners may each have one of the same name."""
+
+    kind: Kind
+    name: str  # without its owner
+    version: str = ""
+    owner: str | None = None  # the plugin that ships it; None for a project's or a user's own
+    format: Format = "fractary"
+    directory: Path | None = None  # of a definition that is a whole directory
+
+    @property
+    def qualified(self) -> str:
+        """The name that means this one and no other, such as `work/cli-helper`."""
+        return f"{self.owner}/{self.name}" if self.owner else self.name
+
+
+def without_owner(name: str, *owners: str) -> str | None:
+    """The rest of an owner-qualified name, None when none of these is its owner."""
+    for owner in owners:
+        for prefix in (f"{owner}/", f"@{owner}/", f"{owner}:"):
+            if name.startswith(prefix) and len(name) > len(prefix):
+                return name[len(prefix) :]
+    return None
+
+
+def with_format(name: str) -> tuple[Format | None, str]:
+    """The format that a name starts with, if any, and the rest of it."""
+    first, _, rest = name.partition("/")
+    return (cast("Format", first), rest) if rest and first in get_args(Format) else (None, name)

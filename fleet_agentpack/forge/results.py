@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from fleet_agentpack.forge.loaded import Warnings
-from fleet_agentpack.forge.names import Kind, Scope, Source
+from fleet_agentpack.forge.errors import Warnings
+from fleet_agentpack.forge.names import Format, Kind, Scope, Source
 from fleet_agentpack.kit.fit import Part, Rows, Text, Whole
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
@@ -23,7 +23,7 @@ class Described:
     license: Maybe[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DefinitionRow:
     """One line of a list of agents or tools."""
 
@@ -33,6 +33,7 @@ class DefinitionRow:
     tags: Maybe[tuple[str, ...]]
     source: Source
     path: str
+    format: Maybe[Format] = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class AgentInfo(Described):
     source: Source
     path: str
     dependencies: Maybe[tuple[Dependency, ...]]
+    format: Maybe[Format] = UNKNOWN
     warnings: Warnings = UNKNOWN
 
 
@@ -93,6 +95,7 @@ class ToolInfo(Described):
     outputSchema: Maybe[Mapping[str, Any]]
     source: Source
     path: str
+    format: Maybe[Format] = UNKNOWN
     warnings: Warnings = UNKNOWN
 
 
@@ -132,6 +135,7 @@ class PluginRow(PluginVersion):
     path: str
     hasUpdate: Maybe[bool]
     latestVersion: Maybe[str]
+    format: Maybe[Format] = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,8 @@ class Components:
     workflows: tuple[str, ...]
     hooks: tuple[str, ...]
     commands: tuple[str, ...]
+    mcpServers: Maybe[tuple[str, ...]] = UNKNOWN
+    instructions: Maybe[tuple[str, ...]] = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -173,6 +179,7 @@ class PluginInfo(Described):
     keywords: Maybe[tuple[str, ...]]
     components: Components
     dependencies: Maybe[Mapping[str, str]]
+    format: Maybe[Format] = UNKNOWN
     installed: Maybe[InstalledCopy] = UNKNOWN
     availableVersions: Maybe[tuple[str, ...]] = UNKNOWN
     warnings: Warnings = UNKNOWN

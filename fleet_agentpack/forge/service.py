@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fleet_agentpack.forge import results
+from fleet_agentpack.forge.config.addresses import masked_url
 from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
-from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.definitions.definition import MAX_DEFINITION_BYTES, SUFFIXES
+from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, sought
 from fleet_agentpack.forge.definitions.index import DefinitionIndex, Progress
-from fleet_agentpack.forge.directories import Directories
+from fleet_agentpack.forge.definitions.repository import manifest_of
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
+from fleet_agentpack.forge.files import Directories
 from fleet_agentpack.forge.names import Kind, check_name, checked_reference
-from fleet_agentpack.forge.plugins.folders import manifest_of
 from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, Vault
 from fleet_agentpack.forge.registries.transport import Transport
 from fleet_agentpack.forge.workspace import Workspace
@@ -29,6 +30,7 @@ from fleet_agentpack.settings import Settings
 if TYPE_CHECKING:
     from fleet_agentpack.forge.command_results import Merge
     from fleet_agentpack.forge.definitions.resolver import Resolver
+    from fleet_agentpack.forge.definitions.tree_validation import TreeVerdict
 
 LOG_LEVELS = {
     "debug": logging.DEBUG,
@@ -85,38 +87,46 @@ class ForgeService:
         report: Progress | None = None,
     ) -> results.AgentList | results.ToolList:
         """Agents or tools, nearest first; of several tags one is enough."""
+        from fleet_agentpack.forge.definitions.listing import list_definitions
+
         workspace = self.workspace()
         resolver = workspace.resolver
         lacks_project = source == "local" and self.directories.root is None
         off = source != "all" and not resolver.tiers(source) and not lacks_project
-        found = resolver.listing(kind, source, want_tags=bool(tags), progress=report)
+        found = list_definitions(resolver, kind, source, want_tags=bool(tags), progress=report)
         rows = found.value
         if tags:
-            rows = [row for row in rows if row.tags is not UNKNOWN and {*tags} & {*row.tags}]
+            rows = [each for each in rows if each.tags is not UNKNOWN and {*tags} & {*each.tags}]
         page = [
             replace(row, path=self.directories.shown(row.path))
-            for row in rows[offset : offset + limit]
+            for row in (each.row for each in rows[offset : offset + limit])
         ]
+        empty = not found.value and not found.warnings
+        nothing = empty and not off and not self.directories.no_project
         warnings = workspace.configuration.noted(
-            [f"{source} is not searched. {SWITCH_ON}"] if off else [], found.warnings
+            [f"{source} is not searched. {SWITCH_ON}"] if off else [],
+            found.warnings,
+            [sought(kind, source)] if nothing else [],
         )
         answer = results.AgentList if kind == "agent" else results.ToolList
         return answer(tuple(page), len(rows), limit, offset, warnings)
 
     def names(self, kind: Kind | Literal["plugin", "fork"]) -> list[str]:
         """The names of everything of a kind. Raises `ForgeError`."""
+        from fleet_agentpack.forge.definitions.listing import list_definitions
+
         if kind == "plugin":
             return [row.name for row in self.plugin_list().plugins]
         if kind == "fork":
             return [row.name for row in self.fork_list().forks]
-        found = self.workspace().resolver.listing(kind, "all", want_tags=False)
+        found = list_definitions(self.workspace().resolver, kind, "all", want_tags=False)
         return [row.name for row in found.value]
 
     def info(
         self, kind: Kind, name: str, version: str | None = None, source: str = "all"
     ) -> results.AgentInfo | results.ToolInfo:
         """One agent or tool in detail. Raises `ForgeError`."""
-        from fleet_agentpack.forge.definitions.info import agent_info, tool_info
+        from fleet_agentpack.forge.definitions.inheritance import agent_info, tool_info
 
         reference = checked_reference(kind, name, version)
         workspace = self.workspace()
@@ -159,6 +169,40 @@ class ForgeService:
                 path=place,
             ) from error
 
+    def validate_tree(
+        self, paths: Sequence[str], *, strict: bool = False, fix: bool = False
+    ) -> TreeVerdict:
+        """Validate everything in some directories, or single files. Raises `ForgeError`."""
+        from fleet_agentpack.forge.definitions.tree_validation import TreeValidation, joined
+
+        verdicts = []
+        for text in paths or ["."]:
+            path = self._existing(text)
+            root = path if path.is_dir() else self._tree_around(path)
+            directories = replace(self.directories, root=root, no_project="")
+            workspace = replace(self.workspace(), configuration=ConfigReader(directories).load())
+            tree = TreeValidation(workspace.resolver, directories, self.directories.shown)
+            only = None if path.is_dir() else path
+            verdicts.append(tree.run(strict=strict, fix=fix, only=only))
+        return joined(verdicts)
+
+    def _existing(self, text: str) -> Path:
+        try:
+            path = self.directories.paths.resolve(text)
+            if path.exists():
+                return path
+        except (NoBaseError, ValueError, OSError) as error:
+            raise ForgeError.invalid(f"{text[:200]}: not a usable path") from error
+        raise ForgeError.invalid(f"{text[:200]} does not exist", path=text[:200])
+
+    def _tree_around(self, path: Path) -> Path:
+        """The project of a file, or the directory that its program would start in."""
+        root = self.directories.root
+        if root and path.is_relative_to(root):
+            return root
+        hidden = [each for each in path.parents if each.name.startswith(".")]
+        return hidden[-1].parent if hidden else path.parent
+
     def definition_text(self, kind: Kind, name: str) -> tuple[str, str]:
         """The text of a definition and its file's ending. Raises `ForgeError`."""
         reference = checked_reference(kind, name)
@@ -170,7 +214,7 @@ class ForgeService:
     def plugin_manifest_text(self, name: str) -> tuple[str, str]:
         """The manifest of an installed plugin and its ending. Raises `ForgeError`."""
         check_name("plugin", name)
-        plugin = self.workspace().plugins.installed().find(name)
+        plugin = self.workspace().plugins.present().find(name)
         path = manifest_of(plugin.folder) if plugin else None
         if path is None:
             raise ForgeError.plugin_missing(name)
@@ -274,18 +318,22 @@ class ForgeService:
 
         check_name("agent", name)
         workspace = self.workspace()
-        plan = plan_merge(workspace.forks, workspace.resolver, name)
+        plan = plan_merge(workspace.forks, name)
         return plan.shown(warnings=workspace.configuration.noted(plan.warnings))
 
     def _given_path(
         self, configuration: Configuration, kind: Kind, text: str, *, anywhere: bool
     ) -> Path:
-        shared = (configuration.global_root, self.directories.user)
+        home = self.directories.home
+        programs = [home / name for name in (".claude", ".agents", ".codex", ".copilot")]
+        shared = (configuration.global_root, self.directories.user, *programs)
         roots = (self.directories.root, *shared) if self.directories.root else shared
         try:
             path = self.directories.paths.resolve(text)
             if path.is_dir():
-                inside = [path / f"{kind}{ending}" for ending in SUFFIXES]
+                skills = SKILL_FILES if kind == "tool" else ()
+                names = (*(f"{kind}{ending}" for ending in SUFFIXES), *skills)
+                inside = [path / name for name in names]
                 path = next((each for each in inside if each.is_file()), inside[0])
             allowed = anywhere or is_inside(path, *roots)
         except NoBaseError as error:

@@ -42,7 +42,8 @@ class Workspace:
         """The registries that offer plugins."""
         from fleet_agentpack.forge.registries.client import RegistryClient
 
-        return RegistryClient(self.cache, self.transport, self.credentials)
+        environ = self.configuration.directories.environ
+        return RegistryClient(self.cache, self.transport, self.credentials, environ)
 
     @cached_property
     def resolver(self) -> Resolver:
@@ -58,7 +59,7 @@ class Workspace:
         """Installed and offered plugins."""
         from fleet_agentpack.forge.plugins.plugins import Plugins
 
-        return Plugins(self.configuration, self.registries)
+        return Plugins(self.configuration, self.registries, self.resolver.places)
 
     @cached_property
     def forks(self) -> Forks:

@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import stat
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fleet_agentpack import cli
 from fleet_agentpack.forge import commands
 from fleet_agentpack.forge.errors import COMMANDS
 from tests.forge import tree
+from tests.forge.conftest import Run, answer
 from tests.forge.registry import Site
-
-Run = Callable[..., "Done"]
-
-
-@dataclass(frozen=True)
-class Done:
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command line in this process, which is much faster than starting one."""
-
-    def run(*arguments: str, status: int = 0, stdin: str = "", **env: str) -> Done:
-        for name, value in env.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        try:
-            ended = cli.run(["forge", *arguments])
-        except SystemExit as stop:
-            ended = int(stop.code or 0)
-        captured = capsys.readouterr()
-        assert ended == status, (arguments, captured)
-        return Done(captured.out, captured.err)
-
-    return run
 
 
 def test_the_command_line_starts_as_a_process(command: list[str], work: Path) -> None:
@@ -64,10 +33,6 @@ def test_the_command_line_does_not_load_the_server(command: list[str]) -> None:
     )
     done = subprocess.run([command[0], "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-
-
-def answer(done: Any) -> Any:
-    return json.loads(done.stdout)
 
 
 def test_from_nothing_to_a_valid_agent(run: Run, work: Path) -> None:
@@ -195,7 +160,7 @@ def test_a_person_may_validate_any_file(run: Run, tmp_path: Path) -> None:
         ("ftp://x.test/r.json", "must start with"),
         ("http://x.example.test/r.json", "needs https"),
         ("https://u:p@x.example.test/r.json", "password"),
-        ("not a url", "must start with"),
+        ("not a url", "no address of a registry"),
     ],
 )
 def test_unfit_registry_urls_are_refused(run: Run, work: Path, url: str, message: str) -> None:

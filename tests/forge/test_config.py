@@ -130,7 +130,8 @@ def test_the_forge_section_maps_onto_resolution_and_expands_variables(
     forge = make(YARD_URL="https://yard.example.test")
     config = forge.config_show().config
     assert config["resolution"] == {"local": True, "global": False, "stockyard": True}
-    assert config["registry"]["stockyard"]["url"] == "https://yard.example.test"
+    assert config["registry"]["stockyard"]["url"] == "${YARD_URL}"  # shown as it is written
+    assert forge.workspace().configuration.stockyard.url == "https://yard.example.test"
     assert config["organization"] == "yes"
 
 
@@ -205,7 +206,7 @@ def test_secrets_never_show(make: Callable[..., ForgeService], work: Path) -> No
         assert secret not in text
     assert forge.config_get("registries.0.auth.token_env").value == "R_TOKEN"
     assert forge.config_get("registries.0.auth.token").value == "***"
-    assert forge.config_get("note").value == "uses *** here"
+    assert forge.config_get("note").value == "uses ${R_TOKEN} here"
 
 
 def test_authenticated_is_true_for_what_would_be_sent(

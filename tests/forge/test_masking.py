@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.config.masking import masked
+from fleet_agentpack.forge.config.addresses import masked
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
 from tests.forge.registry import Site
@@ -63,6 +63,8 @@ def test_a_secret_need_not_be_text(key: str) -> None:
         {"note": "the basic idea: https://host.example.test/docs"},
         {"name": "token", "url": "https://host.example.test/registry.json"},
         {"list": [{"name": "plain", "value": "shown"}], "nothing": None, "token": ""},
+        {"url": "https://host.example.test/r.json?ref=main&v=1.2.0&page=3#readme"},
+        {"url": "${REGISTRY_URL}/registry.json"},
     ],
 )
 def test_what_is_no_secret_is_left_as_it_is(plain: dict[str, Any]) -> None:

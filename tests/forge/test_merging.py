@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,28 +11,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.forge.definitions.author import Author
+from fleet_agentpack.forge.definitions.author import create_fork
 from fleet_agentpack.forge.definitions.definition import read_data
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.forks.changes import MISSING, Conflict, Edit, same, three_way
-from fleet_agentpack.forge.forks.line_merge import merged_text
 from fleet_agentpack.forge.forks.merge import MergePlan, merge
+from fleet_agentpack.forge.forks.three_way import (
+    Conflict,
+    Sides,
+    applied,
+    merge_lines,
+    same,
+    three_way,
+)
 from fleet_agentpack.forge.service import ForgeService
-from tests.forge.tree import agent, write
+from tests.forge.tree import TRIAGE, agent, tool, write
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def fork(forge: ForgeService, source: str, name: str) -> Path:
+def fork(forge: ForgeService, source: str, name: str, kind: Any = None) -> Path:
     workspace = forge.workspace()
-    author = Author(workspace.configuration, workspace.resolver)
-    return forge.directories.root / author.create_fork(None, source, name, NOW).path
+    made = create_fork(workspace.configuration, workspace.resolver, kind, source, name, NOW)
+    assert forge.directories.root
+    return forge.directories.root / made.path
 
 
-def run_merge(forge: ForgeService, name: str, prefer: Any = None) -> MergePlan:
-    workspace = forge.workspace()
-    root = forge.directories.project
-    return merge(workspace.forks, workspace.resolver, root, name, prefer, NOW)
+def run_merge(forge: ForgeService, name: str, prefer: Any = None, **more: Any) -> MergePlan:
+    return merge(forge.workspace().forks, forge.directories.project, name, prefer, NOW, **more)
+
+
+def merged_text(base: str, local: str, upstream: str) -> str | None:
+    found = merge_lines(base, local, upstream, "x", Sides("ours", "theirs"))
+    return None if found.conflicts else found.text
 
 
 def test_a_new_fork_records_where_it_came_from(full: ForgeService) -> None:
@@ -63,10 +73,10 @@ def test_a_fork_of_what_cannot_be_read_says_why(full: ForgeService, work: Path) 
 def test_a_fork_of_markdown_stays_markdown(full: ForgeService) -> None:
     path = fork(full, "acme:triage", "triage-two")
     assert path.name == "agent.md"
-    data = read_data(path, "agent")
-    assert data["system_prompt"].startswith("# Triage")
-    assert "extends" not in data
-    assert data["tools"] == ["log", "ticket-read", "ticket-label@~2.1.0"]
+    copied = TRIAGE.replace("name: acme:triage", "name: triage-two")
+    header, record = path.read_text().split("fork_of:")
+    assert copied.startswith(header)
+    assert copied.endswith(record.split("---\n", 1)[1])
 
 
 def test_merge_takes_what_only_upstream_changed_and_keeps_comments(full: ForgeService) -> None:
@@ -123,6 +133,7 @@ def test_without_the_forked_version_every_difference_needs_a_decision(
     text = path.read_text().replace("author: Acme Ops\n", "").replace("tools: []", "license: MIT")
     path.write_text(text)
     (home / ".fractary/registry/agents/base-triage@1.0.0/agent.yaml").unlink()
+    shutil.rmtree(full.directories.project / "forks")
     with pytest.raises(ForgeError, match=r"base-triage 1\.0\.0 is no longer available") as caught:
         run_merge(full, "ours")
     assert caught.value.code == "CONFLICT_ERROR"
@@ -174,30 +185,45 @@ def test_a_long_prompt_is_merged_by_line(full: ForgeService, home: Path, newline
     changed = path.read_text().replace("Line 1.", "Our first line.").replace("\n", newline)
     path.write_bytes(changed.encode())
     plan = run_merge(full, "my-note")
-    assert [edit.path for edit in plan.edits] == [("version",), ("system_prompt",)]
+    assert plan.changes == ("version", "system_prompt")
     prompt = read_data(path, "agent")["system_prompt"]
     assert prompt == new.replace("Line 1.", "Our first line.").strip()
     written = path.read_bytes()
     assert written.count(b"\r\n") == (written.count(b"\n") if newline == "\r\n" else 0)
 
 
-def test_lines_that_both_sides_changed_are_a_conflict() -> None:
-    def text(**changes: str) -> dict[str, str]:
-        lines = {f"l{number}": line for number, line in enumerate(LINES, 1)}
-        return {"prompt": "".join({**lines, **changes}.values())}
+def text(**changes: str) -> str:
+    lines = {f"l{number}": line for number, line in enumerate(LINES, 1)}
+    return "".join({**lines, **changes}.values())
 
+
+def test_lines_that_both_sides_changed_are_a_conflict() -> None:
     base = text()
-    apart = three_way(base, text(l1="ours\n"), text(l4="theirs\n", l6=""))
-    assert apart == [Edit(("prompt",), text(l1="ours\n", l4="theirs\n", l6="")["prompt"])]
-    alike = three_way(base, text(l1="both\n", l4="ours\n"), text(l1="both\n"))
-    assert alike == [Edit(("prompt",), text(l1="both\n", l4="ours\n")["prompt"])]
+    apart = merged_text(base, text(l1="ours\n"), text(l4="theirs\n", l6=""))
+    assert apart == text(l1="ours\n", l4="theirs\n", l6="")
+    alike = merged_text(base, text(l1="both\n", l4="ours\n"), text(l1="both\n"))
+    assert alike == text(l1="both\n", l4="ours\n")
     for ours, theirs in (
         ({"l2": "ours\n"}, {"l2": "theirs\n"}),
         ({"l2": "ours\n"}, {"l3": "theirs\n"}),
         ({"l2": ""}, {"l2": "theirs\n"}),
     ):
-        (result,) = three_way(base, text(**ours), text(**theirs))
-        assert isinstance(result, Conflict)
+        assert merged_text(base, text(**ours), text(**theirs)) is None
+
+
+def test_only_the_hunk_in_dispute_is_marked() -> None:
+    ours = text(l1="ours\n", l6="mine\n")
+    theirs = text(l3="theirs\n", l6="yours\n")
+    found = merge_lines(text(), ours, theirs, "prompt", Sides("my-note", "note 1.1.0"))
+    assert found.text == text(
+        l1="ours\n",
+        l3="theirs\n",
+        l6="<<<<<<< my-note\nmine\n=======\nyours\n>>>>>>> note 1.1.0\n",
+    )
+    assert [each.path for each in found.conflicts] == [("prompt (line 6)",)]
+    for side, last in (("ours", "mine\n"), ("theirs", "yours\n")):
+        chosen = merge_lines(text(), ours, theirs, "prompt", Sides("a", "b", side))
+        assert chosen.text == text(l1="ours\n", l3="theirs\n", l6=last)
 
 
 lines = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "\n"]), max_size=8)
@@ -247,26 +273,13 @@ values = st.recursive(
 mappings = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
 
 
-def apply(data: dict[str, Any], edits: list[Edit]) -> dict[str, Any]:
-    data = copy.deepcopy(data)
-    for edit in edits:
-        target: Any = data
-        for part in edit.path[:-1]:
-            target = target.setdefault(part, {})
-        if edit.value is MISSING:
-            target.pop(edit.path[-1], None)
-        else:
-            target[edit.path[-1]] = edit.value
-    return data
-
-
 @given(mappings, mappings)
 def test_a_fork_without_changes_becomes_upstream(
     base: dict[str, Any], upstream: dict[str, Any]
 ) -> None:
     results = three_way(base, base, upstream)
     assert not any(isinstance(each, Conflict) for each in results)
-    assert same(apply(base, [each for each in results if isinstance(each, Edit)]), upstream)
+    assert same(applied(base, results, take=False), upstream)
 
 
 @given(mappings, mappings, mappings)
@@ -278,3 +291,139 @@ def test_a_merge_is_the_same_from_both_sides(
     assert one == two
     assert three_way(base, local, base) == []
     assert three_way(base, local, local) == []
+
+
+# A fork knows its owner, keeps its base, and comes with its directory.
+
+
+def helper(owner: str, version: str = "1.0.0", **more: str) -> dict[str, Any]:
+    """A plugin that ships a tool `cli-helper` in a directory, with a script."""
+    body = more.get("body", f"Helps {owner}.\n\nStep one.   \nStep two.\n")
+    header = f"---\nname: cli-helper\ntype: tool\ndescription: Of {owner}\nversion: {version}\n"
+    place = f"plugins/{owner}"
+    return {
+        f"{place}/plugin.json": {"name": owner, "version": version},
+        f"{place}/tools/cli-helper/tool.md": f"{header}parameters: {{}}\n"
+        f"implementation: {{type: bash, bash: {{command: ./scripts/run.sh}}}}\n---\n{body}",
+        f"{place}/tools/cli-helper/scripts/run.sh": more.get("script", f"echo {owner}\n"),
+    }
+
+
+def test_a_fork_stays_with_its_owner(forge: ForgeService, work: Path) -> None:
+    write(work / ".fractary", {**helper("docs"), **helper("work")})
+    path = fork(forge, "work/cli-helper", "my-cli")
+    assert read_data(path, "tool")["fork_of"]["name"] == "work/cli-helper"
+    assert forge.fork_list().forks[0].upstream.name == "work/cli-helper"
+    before = path.read_text()
+    assert forge.fork_diff("my-cli").differences == ()
+    assert forge.fork_diff("my-cli").unified == ""
+    write(work / ".fractary", helper("docs", "9.0.0", body="Of docs.\n"))
+    assert forge.fork_check("my-cli").updates == ()
+    assert run_merge(forge, "my-cli", "theirs").is_needed is False
+    assert path.read_text() == before
+    write(work / ".fractary", helper("work", "1.1.0"))
+    assert [each.upstreamVersion for each in forge.fork_check("my-cli").updates] == ["1.1.0"]
+
+
+def test_a_fork_is_verbatim_with_its_directory(forge: ForgeService, work: Path) -> None:
+    write(work / ".fractary", helper("work"))
+    (work / ".fractary/plugins/work/tools/cli-helper/scripts/run.sh").chmod(0o755)
+    path = fork(forge, "work/cli-helper", "my-cli")
+    assert path.read_text().endswith("---\nHelps work.\n\nStep one.   \nStep two.\n")
+    script = path.parent / "scripts/run.sh"
+    assert script.read_text() == "echo work\n"
+    assert script.stat().st_mode & 0o100
+    prompt = agent("spaces").replace("Be brief.", "Be brief.   \n\n  Two  ")
+    write(work / ".fractary", {"agents/spaces.yaml": prompt})
+    copied = fork(forge, "spaces", "my-spaces").read_text()
+    assert copied.startswith(prompt.replace("name: spaces", "name: my-spaces"))
+
+
+def test_the_kept_base_merges_after_upstream_has_moved_on(forge: ForgeService, work: Path) -> None:
+    write(work / ".fractary", helper("work"))
+    path = fork(forge, "work/cli-helper", "my-cli")
+    path.write_text(path.read_text().replace("Helps work.", "Helps me."))
+    (path.parent / "notes.txt").write_text("mine")
+    newer = "Helps work.\n\nStep one.   \nStep two, now better.\n"
+    write(work / ".fractary", helper("work", "1.1.0", body=newer, script="echo new\n"))
+    shutil.rmtree(work / ".fractary/plugins/work/tools/cli-helper/scripts")
+    write(work / ".fractary", helper("work", "1.1.0", body=newer, script="echo new\n"))
+    plan = run_merge(forge, "my-cli")
+    assert plan.changes == ("version", "extended_description", "scripts/run.sh")
+    assert path.read_text().endswith("---\nHelps me.\n\nStep one.   \nStep two, now better.\n")
+    assert (path.parent / "scripts/run.sh").read_text() == "echo new\n"
+    assert (path.parent / "notes.txt").read_text() == "mine"
+    assert run_merge(forge, "my-cli").is_needed is False
+
+
+def test_a_conflict_goes_to_a_copy_and_is_finished_there(forge: ForgeService, work: Path) -> None:
+    write(work / ".fractary", helper("work"))
+    path = fork(forge, "work/cli-helper", "my-cli")
+    path.write_text(path.read_text().replace("Step two.", "My step."))
+    before = path.read_bytes()
+    newer = "Helps everyone.\n\nStep one.   \nTheir step.\n"
+    write(work / ".fractary", helper("work", "1.1.0", body=newer))
+    with pytest.raises(ForgeError) as caught:
+        run_merge(forge, "my-cli")
+    copy = work / ".fractary/forks/tools/my-cli/conflict/tool.md"
+    assert caught.value.details["copies"] == [".fractary/forks/tools/my-cli/conflict/tool.md"]
+    assert path.read_bytes() == before
+    assert copy.read_text().endswith(
+        "---\nHelps everyone.\n\nStep one.   \n"
+        "<<<<<<< my-cli\nMy step.\n=======\nTheir step.\n>>>>>>> work/cli-helper 1.1.0\n"
+    )
+    with pytest.raises(ForgeError, match="still has markers"):
+        run_merge(forge, "my-cli", resolved=True)
+    settled = copy.read_text().split("<<<<<<<")[0] + "Both steps.\n"
+    copy.write_text(settled)
+    run_merge(forge, "my-cli", resolved=True)
+    assert path.read_text().endswith("---\nHelps everyone.\n\nStep one.   \nBoth steps.\n")
+    assert read_data(path, "tool")["fork_of"]["version"] == "1.1.0"
+    assert not copy.parent.exists()
+    with pytest.raises(ForgeError, match="no merge to finish"):
+        run_merge(forge, "my-cli", resolved=True)
+
+
+def test_other_files_under_the_same_version_are_an_update(forge: ForgeService, work: Path) -> None:
+    write(work / ".fractary", helper("work"))
+    fork(forge, "work/cli-helper", "my-cli")
+    assert forge.fork_info("my-cli").hasUpstreamUpdate is False
+    write(work / ".fractary", helper("work", script="echo other\n"))
+    assert forge.fork_list().forks[0].hasUpstreamUpdate is True
+    assert forge.fork_check().total == 1
+    assert run_merge(forge, "my-cli").changes == ("scripts/run.sh",)
+    assert forge.fork_check().total == 0
+
+
+def test_unified_is_a_line_diff_of_the_markdown(forge: ForgeService, work: Path) -> None:
+    write(work / ".fractary", helper("work"))
+    path = fork(forge, "work/cli-helper", "my-cli")
+    path.write_text(path.read_text().replace("Step two.", "My step."))
+    (path.parent / "scripts/run.sh").write_text("echo mine\n")
+    lines = forge.fork_diff("my-cli").unified.splitlines()
+    assert [line for line in lines if line[:1] in "+-"] == [
+        "--- cli-helper@1.0.0",
+        "+++ my-cli@1.0.0",
+        "-Step two.",
+        "+My step.",
+        "--- cli-helper@1.0.0/scripts/run.sh",
+        "+++ my-cli@1.0.0/scripts/run.sh",
+        "-echo work",
+        "+echo mine",
+    ]
+
+
+def test_what_a_plugins_tool_extends_is_still_meant(forge: ForgeService, work: Path) -> None:
+    write(
+        work / ".fractary",
+        {
+            "plugins/work/plugin.json": {"name": "work", "version": "1.0.0"},
+            "plugins/work/tools/base.yaml": tool("base", tags="of-work"),
+            "plugins/work/tools/child.yaml": tool("child", more="extends: base@^1.0.0\n"),
+            "plugins/docs/plugin.json": {"name": "docs", "version": "1.0.0"},
+            "plugins/docs/tools/base.yaml": tool("base", tags="of-docs"),
+        },
+    )
+    path = fork(forge, "work/child", "my-child")
+    assert read_data(path, "tool")["extends"] == "work/base@^1.0.0"
+    assert "of-work" in forge.info("tool", "my-child").tags

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from fleet_agentpack.forge.names import Format
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
 from tests.forge import tree
@@ -17,6 +18,7 @@ from tests.forge.registry import Site
 # `object` any value, `*` any name. Numbers and truth values are told apart.
 TIER = {"local", "global", "stockyard"}
 KIND = {"agent", "tool"}
+FORMAT = set(get_args(Format))
 ROW = {
     "name": str,
     "version": str,
@@ -24,6 +26,7 @@ ROW = {
     "tags?": [str],
     "source": TIER,
     "path": str,
+    "format?": FORMAT,
 }
 PAGE = {"total": int, "limit": int, "offset": int}
 DETAILS = {**ROW, "author?": str, "license?": str}
@@ -51,6 +54,7 @@ PLUGINS = {
             "path": str,
             "hasUpdate?": bool,
             "latestVersion?": str,
+            "format?": FORMAT,
         }
     ],
     "total": int,
@@ -64,7 +68,12 @@ PLUGIN = {
     "homepage?": str,
     "repository?": str,
     "keywords?": [str],
-    "components": {kind: [str] for kind in ("agents", "tools", "workflows", "hooks", "commands")},
+    "components": {
+        **{kind: [str] for kind in ("agents", "tools", "workflows", "hooks", "commands")},
+        "mcpServers?": [str],
+        "instructions?": [str],
+    },
+    "format?": FORMAT,
     "dependencies?": {"*": str},
     "installed?": {"scope": {"global", "local"}, "path": str, "installedVersion": str},
     "availableVersions?": [str],

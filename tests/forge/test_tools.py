@@ -142,7 +142,7 @@ async def test_each_tool_answers_in_the_contracts_fields(client: Client[Any], to
     assert json.loads(result.content[0].text) == result.structured_content
     if tool.endswith(("agent_list", "tool_list")):
         for row in result.structured_content[tool.split("_")[0] + "s"]:
-            assert set(row) <= ROW
+            assert set(row) <= {*ROW, "format"}
 
 
 def snapshot(root: Path, without: Path) -> dict[str, tuple[int, int, int]]:

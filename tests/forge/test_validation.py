@@ -199,7 +199,7 @@ def test_markdown_body_is_the_prompt_and_must_not_be_empty(forge: ForgeService, 
 def test_markdown_without_a_header_fails_the_schema(forge: ForgeService, work: Path) -> None:
     write(work / ".fractary/tools", {"it.md": "Just text."})
     result = forge.validate("tool", name="it")
-    assert {"name", "type", "version", "parameters"} <= fields(result.errors)
+    assert {"name", "type", "version", "implementation"} <= fields(result.errors)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.config.edits import add_registry, remove_registry
+from fleet_agentpack.forge.config.configuration import Registry
+from fleet_agentpack.forge.config.edits import check_url, put_registry, remove_registry
 from fleet_agentpack.forge.definitions.lockfile import Lockfile
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import writing_below
+from fleet_agentpack.forge.files import Directories, writing_below
 from fleet_agentpack.forge.names import Reference
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.locks import file_lock
@@ -110,6 +111,14 @@ def test_an_unknown_lockfile_is_left_alone_unless_forced(project: ForgeService, 
 def test_checking_without_a_lockfile_says_how_to_make_one(forge: ForgeService) -> None:
     with pytest.raises(ForgeError, match="forge lock"):
         lockfile_of(forge).check()
+
+
+def add_registry(
+    directories: Directories, name: str, url: str, *, for_user: bool = False, **more: Any
+) -> None:
+    registry = Registry(name, url, more.pop("priority", 10), **more)
+    check_url(registry)
+    put_registry(directories, registry, for_user=for_user)
 
 
 def test_many_writers_lose_no_registry(forge: ForgeService, work: Path) -> None:

@@ -7,16 +7,19 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from typing import TypedDict
 
-from fleet_agentpack.console.command import Commands, Console, Handler, Line
+from fleet_agentpack.console.command import Commands, Console, Handler, Line, print_json
 from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.forge.commands import changes
+from fleet_agentpack.forge.definitions.tree_validation import Finding, TreeVerdict
 from fleet_agentpack.forge.names import KINDS, Kind
 from fleet_agentpack.forge.results import ForkDiff, Validation
 from fleet_agentpack.forge.service import ForgeService, open_service
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
+from fleet_agentpack.version import __version__
 
 Query = Callable[[argparse.Namespace, ForgeService], object]
 
@@ -36,6 +39,7 @@ def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     _add_configuration(commands)
     _add_cache(commands)
     _add_forks(commands)
+    _add_validation(commands)
     changes.add(commands)
 
 
@@ -51,16 +55,16 @@ def _add_definitions(commands: Commands, kind: Kind) -> None:
     _source(listing)
     listing.add_argument("--limit", type=_count(1, 1000), default=100)
     listing.add_argument("--offset", type=_count(0), default=0)
-    one = _query(lambda given, forge: forge.info(kind, given.name, given.version, given.source))
-    info = commands.add(f"{kind}-info", f"show one {kind}", one, EXAMPLES[kind])
+    shown = _query(lambda given, forge: forge.info(kind, given.name, given.version, given.source))
+    info = commands.add(f"{kind}-info", f"show one {kind}", shown, EXAMPLES[kind])
     info.add_argument("name")
     info.add_argument("--version", help="version or range")
     _source(info)
     line = f"validate {kind} definitions"
-    validate = commands.add(f"{kind}-validate", line, _validate(kind), f"--name {EXAMPLES[kind]}")
-    validate.add_argument("path", nargs="?", help="a definition file or its directory")
-    validate.add_argument("--name", help=f"an {kind} by name" if kind == "agent" else "by name")
-    validate.add_argument("--strict", action="store_true")
+    one = commands.add(f"{kind}-validate", line, _validate(kind), f"--name {EXAMPLES[kind]}")
+    one.add_argument("path", nargs="?", help="a definition file or its directory")
+    one.add_argument("--name", help=f"an {kind} by name" if kind == "agent" else "by name")
+    one.add_argument("--strict", action="store_true")
 
 
 def _add_plugins(commands: Commands) -> None:
@@ -223,3 +227,83 @@ def _count(low: int, high: int | None = None) -> Callable[[str], int]:
 
     parse.__name__ = "number"
     return parse
+
+
+SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+_COLOURS = {"error": "red", "warning": "yellow"}
+
+
+class SarifResult(TypedDict):
+    """One finding."""
+
+    level: str
+    message: dict[str, str]
+    locations: list[dict[str, object]]
+
+
+class SarifRun(TypedDict):
+    """What one program found."""
+
+    tool: dict[str, dict[str, str]]
+    results: list[SarifResult]
+
+
+SarifLog = TypedDict("SarifLog", {"$schema": str, "version": str, "runs": list[SarifRun]})
+
+
+def _add_validation(commands: Commands) -> None:
+    """Add the command."""
+    line = "validate agents, tools, plugins and hooks in directories or files"
+    parser = commands.add("validate", line, _validate_tree, ". --format sarif")
+    parser.add_argument("path", nargs="*", help="what to validate (default: this directory)")
+    parser.add_argument("--fix", action="store_true", help="correct what needs no decision")
+    parser.add_argument("--strict", action="store_true", help="more of the warnings are errors")
+    layouts = ("text", "json", "sarif")
+    parser.add_argument("--format", choices=layouts, default="text", help="of the output")
+
+
+def _validate_tree(console: Console) -> int:
+    given = console.arguments
+    forge = open_service(console.settings)
+    verdict = forge.validate_tree(given.path, strict=given.strict, fix=given.fix)
+    if given.format == "sarif":
+        print_json(sarif(verdict))
+    elif given.format == "json":
+        print_json(verdict)
+    else:
+        console.answer(verdict, _tree_lines(verdict, console.paint))
+    return 0 if verdict.valid else 1
+
+
+def sarif(verdict: TreeVerdict) -> SarifLog:
+    """The findings as a SARIF 2.1.0 log, which code-scanning services read."""
+    driver = {"name": "fleet-agentpack forge", "version": __version__}
+    results = [_sarif_result(each) for each in verdict.findings]
+    run: SarifRun = {"tool": {"driver": driver}, "results": results}
+    return {"$schema": SARIF, "version": "2.1.0", "runs": [run]}
+
+
+def _sarif_result(finding: Finding) -> SarifResult:
+    start = 1 if finding.line is UNKNOWN else finding.line
+    place = {"artifactLocation": {"uri": finding.path}, "region": {"startLine": start}}
+    where = f"{finding.field}: " if finding.field else ""
+    return {
+        "level": finding.severity,
+        "message": {"text": f"{where}{finding.message}"},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _tree_lines(verdict: TreeVerdict, paint: Paint) -> Iterator[Line]:
+    for path in verdict.fixed:
+        yield paint("fixed", "green"), path
+    for each in verdict.findings:
+        place = each.path if each.line is UNKNOWN else f"{each.path}:{each.line}"
+        where = f"{each.field}: " if each.field else ""
+        severity = paint(each.severity, _COLOURS[each.severity])
+        yield f"{place}:", severity, f"{where}{each.message}"
+        if each.fix is not UNKNOWN:
+            yield paint(f"    --fix writes: {each.fix}", "dim")
+    errors = sum(each.severity == "error" for each in verdict.findings)
+    counts = f"{errors} errors, {len(verdict.findings) - errors} warnings"
+    yield paint(f"files: {verdict.files}, {counts}", "dim")

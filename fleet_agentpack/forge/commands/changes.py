@@ -9,19 +9,26 @@ from datetime import UTC, datetime
 from fleet_agentpack.console.ask import ask_secret
 from fleet_agentpack.console.command import Commands, Console
 from fleet_agentpack.console.progress import progress
-from fleet_agentpack.forge.command_results import Login, Logout
+from fleet_agentpack.forge.command_results import Login, Logout, RegistryAddition
+from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.config.edits import add_registry, initialise, remove_registry
-from fleet_agentpack.forge.definitions.author import Author, Draft, Format
+from fleet_agentpack.forge.definitions.author import Author, Draft, Format, create_fork
 from fleet_agentpack.forge.definitions.lockfile import Lockfile
-from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.files import Directories
 from fleet_agentpack.forge.forks.merge import merge, plan_merge
 from fleet_agentpack.forge.plugins.installer import Installer
 from fleet_agentpack.forge.service import open_service
 from fleet_agentpack.forge.workspace import Workspace
+from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.secret import Secret
 
 LONGEST_TOKEN = 10_000
+FORMATS = {
+    "claude": "a Claude Code marketplace",
+    "fractary": "a registry manifest",
+    "plugins": "plugin folders",
+}
 PROVIDERS = ("anthropic", "openai", "google")
 
 
@@ -81,17 +88,22 @@ def _add_forking(commands: Commands) -> None:
     )
     merge.add_argument("name")
     side = merge.add_mutually_exclusive_group()
-    side.add_argument("--theirs", action="store_const", const="theirs", dest="prefer")
-    side.add_argument("--ours", action="store_const", const="ours", dest="prefer")
+    for name, text in (
+        ("theirs", "take upstream's where both changed the same"),
+        ("ours", "keep the fork's there"),
+        ("resolved", "take the copies, once their conflicts are settled"),
+    ):
+        side.add_argument(f"--{name}", action="store_const", const=name, dest="side", help=text)
     merge.add_argument("--dry-run", action="store_true", help="show what would change")
 
 
 def _add_registries(commands: Commands) -> None:
-    registry = commands.add(
-        "registry add", "add a registry", _registry_add, "acme https://acme.example/registry.json"
+    registry = commands.add("registry add", "add a registry", _registry_add, "acme/plugins")
+    registry.add_argument("name", nargs="?", help="default: what it calls itself")
+    registry.add_argument(
+        "address", help="owner/repo on GitHub, a URL, a marketplace.json or a directory"
     )
-    registry.add_argument("name")
-    registry.add_argument("url")
+    registry.add_argument("--offline", action="store_true", help="add it without a look at it")
     registry.add_argument("--type", choices=("manifest", "stockyard"), default="manifest")
     registry.add_argument("--priority", type=int, default=10, help="the lowest is asked first")
     registry.add_argument("--token-env", metavar="NAME", help="variable that holds its token")
@@ -103,11 +115,20 @@ def _add_registries(commands: Commands) -> None:
 
 def _add_installing(commands: Commands) -> None:
     install = commands.add("install", "install a plugin", _install, "@acme/review@^2")
-    install.add_argument("plugin", help="name or name@range")
+    install.add_argument(
+        "plugin", nargs="?", help="name, name@range or name@registry; default: the lockfile's"
+    )
     uninstall = commands.add("uninstall", "remove a plugin", _uninstall, "@acme/review")
     uninstall.add_argument("plugin")
     for parser in (install, uninstall):
         parser.add_argument("--scope", choices=("local", "global"), default=None)
+        parser.add_argument(
+            "--for",
+            dest="program",
+            choices=("fractary", "claude"),
+            default="fractary",
+            help="the program that is to find it",
+        )
         parser.add_argument("--force", action="store_true", help="even if files were edited")
     update = commands.add("update", "update installed plugins", _update, "--dry-run")
     update.add_argument("plugin", nargs="*", help="default: all of them")
@@ -132,18 +153,22 @@ def _create(console: Console) -> None:
 
 def _fork_create(console: Console) -> None:
     given = console.arguments
-    result = _author(console).create_fork(given.type, given.source, given.name, _now())
+    workspace = _workspace(console)
+    result = create_fork(
+        workspace.configuration, workspace.resolver, given.type, given.source, given.name, _now()
+    )
     console.answer(result, [f"created {result.path}"])
 
 
 def _merge(console: Console) -> None:
     given, workspace = console.arguments, _workspace(console)
-    forks, resolver = workspace.forks, workspace.resolver
+    forks, prefer = workspace.forks, None if given.side == "resolved" else given.side
     if given.dry_run:
-        plan = plan_merge(forks, resolver, given.name)
+        plan = plan_merge(forks, given.name, prefer)
     else:
         root = workspace.configuration.directories.project
-        plan = merge(forks, resolver, root, given.name, given.prefer, _now())
+        resolved = given.side == "resolved"
+        plan = merge(forks, root, given.name, prefer, _now(), resolved=resolved)
     result = plan.shown(
         merged=plan.is_needed and not given.dry_run,
         warnings=workspace.configuration.noted(plan.warnings),
@@ -155,17 +180,29 @@ def _merge(console: Console) -> None:
 
 
 def _registry_add(console: Console) -> None:
-    given = console.arguments
-    result = add_registry(
-        _directories(console),
-        given.name,
-        given.url,
-        for_user=given.for_user,
-        kind=given.type,
-        priority=given.priority,
-        token_env=given.token_env,
+    given, workspace = console.arguments, _workspace(console)
+    wanted = Registry(
+        given.name or "", given.address, given.priority, given.type, token_env=given.token_env
     )
-    console.answer(result, [f"added {result.name} to {result.path}"])
+    with progress(lines=False) as told:
+        told(0, None, f"reading {given.address}")
+        result = add_registry(
+            workspace.registries,
+            workspace.configuration.directories,
+            wanted,
+            for_user=given.for_user,
+            offline=given.offline,
+        )
+    console.answer(result, [*_found_lines(result), f"added {result.name} to {result.path}"])
+
+
+def _found_lines(result: RegistryAddition) -> list[str]:
+    if result.format is UNKNOWN:
+        return []
+    count = f"{result.plugins} plugin{'' if result.plugins == 1 else 's'}"
+    left = "" if result.plugins == result.listed else f" of {result.listed} listed"
+    at = "" if result.commit is UNKNOWN else f" at commit {result.commit[:12]}"
+    return [f"found {FORMATS[result.format]} with {count}{left}{at}"]
 
 
 def _registry_remove(console: Console) -> None:
@@ -176,18 +213,29 @@ def _registry_remove(console: Console) -> None:
 
 def _install(console: Console) -> None:
     given, workspace = console.arguments, _workspace(console)
-    scope = given.scope or workspace.configuration.default_scope
+    place = workspace.plugins.place(
+        given.scope or workspace.configuration.default_scope, given.program
+    )
+    installer = _installer(workspace)
     with progress(lines=False) as told:
-        told(0, None, f"installing {given.plugin}")
-        result = _installer(workspace).install(given.plugin, scope, force=given.force)
+        told(0, None, f"installing {given.plugin or 'what the lockfile says'}")
+        if given.plugin:
+            result = installer.install(given.plugin, place, force=given.force)
+        else:
+            result = installer.restore(place, force=given.force)
     lines = [f"installed {each.name} {each.version} ({each.scope})" for each in result.installed]
-    console.answer(result, lines)
+    if given.program == "claude" and result.installed:
+        lines.append("Claude Code loads it in its next session, or after /reload-plugins")
+    console.answer(result, lines or ["everything in the lockfile is installed"])
 
 
 def _uninstall(console: Console) -> None:
-    given = console.arguments
-    installer = _installer(_workspace(console))
-    result = installer.uninstall(given.plugin, given.scope, force=given.force)
+    given, workspace = console.arguments, _workspace(console)
+    place = None
+    if given.scope or given.program != "fractary":
+        scope = given.scope or workspace.configuration.default_scope
+        place = workspace.plugins.place(scope, given.program)
+    result = _installer(workspace).uninstall(given.plugin, place, force=given.force)
     console.answer(result, [f"removed {result.removed.name} ({result.removed.scope})"])
 
 

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.config.files import candidates, read_layer
-from fleet_agentpack.forge.config.masking import is_secret_name, masked
-from fleet_agentpack.forge.directories import Directories
-from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.loaded import Warnings, noted
+from fleet_agentpack.forge.config.addresses import is_secret_name, masked
+from fleet_agentpack.forge.config.files import as_written, candidates, read_layer
+from fleet_agentpack.forge.errors import ForgeError, Warnings, noted
+from fleet_agentpack.forge.files import Directories
 from fleet_agentpack.forge.names import Scope
 from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.stamps import Remembered
 
 DEFAULT_TTL_S = 3600
 LONGEST_KEY = 1000
+TREES = ("git", "directory")  # registries that hold the plugins themselves
+LISTING = ("manifest", *TREES)  # registries that list plugins
 STOCKYARD_URL = "https://stockyard.fractary.dev"
 
 
@@ -34,6 +35,7 @@ class Registry:
     cache_ttl_s: float = DEFAULT_TTL_S
     auth_type: str = "bearer"
     token_env: str | None = None
+    ref: str = ""  # of a repository: a branch, tag or commit
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Configuration:
     @property
     def manifest_registries(self) -> list[Registry]:
         """The enabled registries that list plugins."""
-        return [each for each in self.registries if each.enabled and each.kind == "manifest"]
+        return [each for each in self.registries if each.enabled and each.kind in LISTING]
 
     @property
     def verify_checksums(self) -> bool:
@@ -110,7 +112,8 @@ class Configuration:
         named = {value for name, value in environ.items() if is_secret_name(name)}
         referred = {environ.get(registry.token_env or "", "") for registry in self.registries}
         return {
-            key: masked(value, named | referred, key) for key, value in {**frame, **values}.items()
+            key: masked(as_written(value), named | referred, key)
+            for key, value in {**frame, **values}.items()
         }
 
     def noted(self, *groups: Iterable[str]) -> Warnings:
@@ -259,4 +262,5 @@ def _registry(entry: dict[str, Any], values: dict[str, Any]) -> Registry:
         cache_ttl_s=entry.get("cache_ttl", values["cache"]["ttl"]),
         auth_type=str(auth.get("type", "bearer")),
         token_env=token_env if isinstance(token_env, str) else None,
+        ref=entry.get("ref", ""),
     )

@@ -1,21 +1,41 @@
-"""Writes configuration files: a new one, or registries added to and removed from one."""
+"""Writes configuration files: a new one, or registries added after a look at what is there."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from fleet_agentpack.forge.command_results import Initialised, RegistryChange
-from fleet_agentpack.forge.config.configuration import Configuration
-from fleet_agentpack.forge.config.files import DEFAULT_PRIORITY, is_registry_url
-from fleet_agentpack.forge.config.masking import is_secret_name
-from fleet_agentpack.forge.directories import Directories
-from fleet_agentpack.forge.errors import ForgeError, run
-from fleet_agentpack.forge.files import write_json, writing_below
-from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
+from fleet_agentpack.forge.command_results import Initialised, RegistryAddition, RegistryRemoval
+from fleet_agentpack.forge.config.addresses import (
+    git_url,
+    is_address,
+    is_ref,
+    is_secret_name,
+    local_path,
+)
+from fleet_agentpack.forge.config.configuration import LISTING, Configuration, Registry
+from fleet_agentpack.forge.errors import ForgeError, noted, run
+from fleet_agentpack.forge.files import (
+    Directories,
+    UnparsableError,
+    read_mapping,
+    write_json,
+    writing_below,
+)
+from fleet_agentpack.forge.registries.catalogue import (
+    MARKETPLACE,
+    Catalogue,
+    Unavailable,
+    offers_of,
+)
+from fleet_agentpack.forge.registries.client import RegistryClient
+from fleet_agentpack.forge.registries.git import is_bare_repository
+from fleet_agentpack.kit.paths import NoBaseError
 from fleet_agentpack.kit.proxies import is_loopback
+from fleet_agentpack.kit.results import UNKNOWN
 
 STARTING_CONFIGURATION: dict[str, object] = {
     "registries": [],
@@ -51,53 +71,45 @@ def initialise(configuration: Configuration, *, for_user: bool) -> Initialised:
     return Initialised(tuple(directories.shown(each) for each in (path, *folders)))
 
 
-def add_registry(
-    directories: Directories,
-    name: str,
-    url: str,
-    *,
-    for_user: bool = False,
-    kind: str = "manifest",
-    priority: int = DEFAULT_PRIORITY,
-    token_env: str | None = None,
-) -> RegistryChange:
-    """Add a registry to the project's or the user's file. Raises `ForgeError`."""
-    if not _NAME.match(name):
+def put_registry(directories: Directories, registry: Registry, *, for_user: bool = False) -> str:
+    """Add a registry to the project's or the user's file; returns its path. Raises `ForgeError`."""
+    if not _NAME.match(registry.name):
         raise ForgeError.invalid(
-            f"{name[:80]!r} is not a registry name: letters, digits, - and _ are allowed"
+            f"{registry.name[:80]!r} is not a registry name: letters, digits, - and _ are allowed"
         )
-    _check_url(url)
-    if priority < 0:
+    if registry.priority < 0:
         raise ForgeError.invalid("the priority must be 0 or more; the lowest is asked first")
-    if token_env is not None and not _VARIABLE.match(token_env):
+    if registry.token_env is not None and not _VARIABLE.match(registry.token_env):
         raise ForgeError.invalid(
             "--token-env takes the name of a variable, such as MY_TOKEN",
-            run("Or keep it outside of files: {}", "login", name),
+            run("Or keep it outside of files: {}", "login", registry.name),
         )
     path = _file(directories, for_user=for_user)
     with writing_below(path.parent):
         data, registries = _read(path)
-        if _without(name, registries) != registries:
+        if _without(registry.name, registries) != registries:
             raise ForgeError.conflict(
-                f"{directories.shown(path)} already has a registry {name}",
-                run("Remove it first: {}", "registry", "remove", name),
+                f"{directories.shown(path)} already has a registry {registry.name}",
+                run("Remove it first: {}", "registry", "remove", registry.name),
+                run("Or give it another name: {}", "registry", "add", "NAME", "ADDRESS"),
             )
         entry: dict[str, object] = {
-            "name": name,
-            "type": kind,
-            "url": url,
+            "name": registry.name,
+            "type": registry.kind,
+            "url": registry.url,
             "enabled": True,
-            "priority": priority,
+            "priority": registry.priority,
+            **({"ref": registry.ref} if registry.ref else {}),
         }
-        if token_env:
-            entry["auth"] = {"type": "bearer", "token_env": token_env}
+        if registry.token_env:
+            entry["auth"] = {"type": "bearer", "token_env": registry.token_env}
         write_json(path, {**data, "registries": [*registries, entry]})
-    return RegistryChange(name, directories.shown(path))
+    return directories.shown(path)
 
 
 def remove_registry(
     directories: Directories, name: str, *, for_user: bool = False
-) -> RegistryChange:
+) -> RegistryRemoval:
     """Take a registry out of the project's or the user's file. Raises `ForgeError`."""
     path = _file(directories, for_user=for_user)
     with writing_below(path.parent):
@@ -112,7 +124,7 @@ def remove_registry(
                 name=name[:80],
             )
         write_json(path, {**data, "registries": kept})
-    return RegistryChange(name, directories.shown(path))
+    return RegistryRemoval(name, directories.shown(path))
 
 
 def _without(name: str, registries: list[object]) -> list[object]:
@@ -148,15 +160,155 @@ def _read(path: Path) -> _Content:
     return _Content(data, registries)
 
 
-def _check_url(url: str) -> None:
-    if not is_registry_url(url):
-        raise ForgeError.invalid("the URL must start with https:// or file:///")
+def check_url(registry: Registry) -> None:
+    """Refuse an address that cannot be read, or would keep a secret. Raises `ForgeError`."""
+    url = registry.url
+    if not is_address(url):
+        raise ForgeError.invalid("the URL must start with https://, ssh:// or file:///")
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ForgeError.invalid("a registry on another machine needs https://")
     in_query = any(is_secret_name(name) for name, _ in parse_qsl(parts.query))
-    if parts.username or parts.password or in_query:
+    user = parts.username and parts.scheme != "ssh"  # who to log in as, not a secret
+    if user or parts.password or in_query:
         raise ForgeError.invalid(
             "the URL contains a password or token, which would be stored in plain text",
             run("Leave it out and use: {}", "login", "NAME"),
         )
+
+
+MOST_NOT_INSTALLABLE = 5
+
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+_LOCAL = ("./", "../", "/", "~", "$", ".\\")
+_GIT_HOSTS = ("github.com", "gitlab.com", "bitbucket.org", "codeberg.org")
+
+
+def add_registry(
+    client: RegistryClient,
+    directories: Directories,
+    wanted: Registry,
+    *,
+    for_user: bool = False,
+    offline: bool = False,
+) -> RegistryAddition:
+    """Add what an address names to the project's or the user's file, and say what it lists.
+
+    `wanted` has the address as it was typed; without a name the registry keeps the name that it
+    gives itself. Nothing is written when it cannot be read. Raises `ForgeError`.
+    """
+    located = _located(wanted, directories)
+    for each in located:
+        check_url(each)
+    if offline or wanted.kind == "stockyard":
+        registry = _named(located[0], Catalogue({}))
+        path = put_registry(directories, registry, for_user=for_user)
+        return RegistryAddition(registry.name, path, registry.url)
+    registry, catalogue = _first_readable(client, located)
+    registry = _named(registry, catalogue)
+    found = offers_of(registry, catalogue)
+    elsewhere = [
+        f"{each.name} cannot be installed: {each.origin.why}"
+        for each in found.value
+        if isinstance(each.origin, Unavailable)
+    ]
+    more = len(elsewhere) - MOST_NOT_INSTALLABLE
+    path = put_registry(directories, registry, for_user=for_user)
+    return RegistryAddition(
+        name=registry.name,
+        path=path,
+        url=registry.url,
+        format=catalogue.format,
+        plugins=len(found.value),
+        listed=len(catalogue.entries),
+        commit=catalogue.commit or UNKNOWN,
+        warnings=noted(
+            found.warnings,
+            elsewhere[:MOST_NOT_INSTALLABLE],
+            [f"… and {more} more that cannot be installed"] if more > 0 else [],
+        ),
+    )
+
+
+def _first_readable(client: RegistryClient, located: list[Registry]) -> tuple[Registry, Catalogue]:
+    """The first of some readings of an address that works. Raises the first one's `ForgeError`."""
+    problems: list[ForgeError] = []
+    for registry in located:
+        try:
+            return registry, client.look(registry)
+        except ForgeError as error:
+            problems.append(error)
+    first = problems[0]
+    also = "".join(f"; {each}" for each in problems[1:])
+    raise ForgeError(
+        first.code,
+        f"{first}{also}; nothing was added",
+        *first.actions,
+        run("Add it unread: {}", "registry", "add", "NAME", "URL", "--offline"),
+        **first.details,
+    ) from first
+
+
+def _located(wanted: Registry, directories: Directories) -> list[Registry]:
+    """What an address may mean, the likeliest first. Raises `ForgeError`."""
+    text = wanted.url.strip()
+    if wanted.kind == "stockyard":
+        return [wanted]
+    local = _local(text, directories)
+    if local is not None:
+        return [_of_path(wanted, local)]
+    address, _, ref = text.partition("#")
+    url = git_url(address)
+    if ref and not is_ref(ref):
+        raise ForgeError.invalid(f"{ref[:80]!r} is no branch, tag or commit")
+    git = replace(wanted, kind="git", url=url or address, ref=ref or wanted.ref)
+    plain = replace(wanted, kind="manifest", url=text)
+    if "://" not in address:
+        if url is None:
+            raise ForgeError.invalid(
+                f"{text[:80]!r} is no address of a registry",
+                "Give owner/repo, a URL, a marketplace.json or a directory",
+            )
+        return [git]
+    parts = urlsplit(address)
+    if url is None or parts.path.endswith(".json"):
+        return [plain]
+    on_a_host = parts.hostname in _GIT_HOSTS or parts.path.endswith(".git") or ref or wanted.ref
+    if on_a_host or parts.scheme == "ssh":
+        return [git]
+    return [plain, git]
+
+
+def _local(text: str, directories: Directories) -> Path | None:
+    """The path that an address is, if it is one."""
+    if text.startswith("file:"):
+        return local_path(text)
+    if "://" in text or "@" in text.partition("/")[0]:
+        return None
+    try:
+        path = directories.paths.resolve(text)
+        there = path.exists()
+    except (NoBaseError, OSError, ValueError):
+        return None
+    return path.absolute() if there or text.startswith(_LOCAL) else None
+
+
+def _of_path(wanted: Registry, path: Path) -> Registry:
+    if str(path).endswith(MARKETPLACE) and path.is_file():
+        path = path.parents[1]
+    if not path.is_dir():
+        return replace(wanted, kind="manifest", url=path.as_uri())
+    bare = is_bare_repository(path)
+    return replace(wanted, kind="git" if bare else "directory", url=path.as_uri())
+
+
+def _named(registry: Registry, catalogue: Catalogue) -> Registry:
+    """The registry with a name: as given, as it calls itself, or as its address ends."""
+    own = catalogue.name if registry.kind in LISTING else None
+    last = urlsplit(registry.url).path.rstrip("/").rpartition("/")[2]
+    for text in (registry.name, own, last.removesuffix(".git").removesuffix(".json")):
+        plain = _NOT_IN_A_NAME.sub("-", text).strip("-")[:64] if isinstance(text, str) else ""
+        if plain:
+            # A name that somebody typed is judged as it is.
+            return replace(registry, name=registry.name or plain)
+    raise ForgeError.invalid("the registry needs a name: forge registry add NAME ADDRESS")

@@ -1,27 +1,37 @@
-"""Writes new definitions: an agent, a tool, or a fork of one."""
+"""Writes new definitions: from what a person says, or as a fork with a record of its upstream."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from fleet_agentpack.forge.command_results import Created
 from fleet_agentpack.forge.config.configuration import Configuration
-from fleet_agentpack.forge.definitions.definition import BODY_FIELD, Definition
-from fleet_agentpack.forge.definitions.inheritance import inherit
+from fleet_agentpack.forge.definitions.definition import BODY_FIELD, Definition, ForkRecord
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.validation import validate
-from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.errors import ForgeError, Loaded
 from fleet_agentpack.forge.files import timestamp, writing_below
-from fleet_agentpack.forge.loaded import Loaded
+from fleet_agentpack.forge.forks.bases import (
+    DefinitionFiles,
+    ForkBases,
+    KeptFork,
+    cut,
+    files_of,
+    renamed,
+    with_line_ends,
+)
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_kebab, parse_reference
+from fleet_agentpack.forge.registries.trees import FileContent, write_files
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.results import jsonable
+from fleet_agentpack.kit.swap import New
 
 Format = Literal["md", "yaml"]
 
@@ -79,48 +89,12 @@ class Author:
         self._check(kind, draft.name, path.name, text)
         return Created(self._write(kind, draft.name, path, text))
 
-    def create_fork(self, kind: Kind | None, source: str, name: str, now: datetime) -> Created:
-        """Copy a definition under a new name, with a record of where it came from."""
-        found = self._source(kind, parse_reference(source))
-        inherited = inherit(found.value, self._resolver)
-        upstream = found.value
-        fields = {
-            **{k: v for k, v in inherited.checked().fields.items() if k not in ("fork_of", "fork")},
-            "name": name,
-            "fork_of": {
-                "name": upstream.name,
-                "version": upstream.version,
-                "forked_at": timestamp(now),
-            },
-        }
-        form: Format = "md" if upstream.file and upstream.file.suffix == ".md" else "yaml"
-        path, text = self._file(upstream.kind, name, fields, form)
-        return Created(
-            self._write(upstream.kind, name, path, text),
-            self._configuration.noted(found.warnings, inherited.warnings),
-        )
-
-    def _source(self, kind: Kind | None, reference: Reference) -> Loaded[Definition]:
-        """The definition to fork, an agent before a tool. Raises `ForgeError`."""
-        kinds: tuple[Kind, ...] = (kind,) if kind else KINDS
-        for each in kinds:
-            found = self._resolver.find(each, reference)
-            if found.definition:
-                return Loaded(found.definition, found.warnings)
-        named = Reference(reference.name)
-        there = [each for each in kinds if self._resolver.nearest_file(each, named)]
-        return self._resolver.resolve((*there, *kinds)[0], reference)  # says why it is not found
-
     def _file(
         self, kind: Kind, name: str, fields: Mapping[str, Any], form: Format
     ) -> tuple[Path, str]:
-        if not all(is_kebab(part) for part in name.split(":")) or (kind == "tool" and ":" in name):
-            raise ForgeError.invalid(
-                f"{name[:80]!r} is not a name for a new {kind}: "
-                "use lower-case words joined by hyphens, such as release-notes"
-            )
+        check_new_name(kind, name)
         path = self._configuration.local_root(kind) / name / f"{kind}.{form}"
-        return path, _text(fields, kind, form)
+        return path, definition_text(fields, kind, form)
 
     def _write(self, kind: Kind, name: str, path: Path, text: str) -> str:
         """Write a new file; returns its path as shown."""
@@ -151,8 +125,129 @@ class Author:
             )
 
 
-def _text(fields: Mapping[str, Any], kind: Kind, form: Format) -> str:
+def check_new_name(kind: Kind, name: str) -> None:
+    """Refuse a name that a new definition should not have. Raises `ForgeError`."""
+    if not all(is_kebab(part) for part in name.split(":")) or (kind == "tool" and ":" in name):
+        raise ForgeError.invalid(
+            f"{name[:80]!r} is not a name for a new {kind}: "
+            "use lower-case words joined by hyphens, such as release-notes"
+        )
+
+
+def definition_text(fields: Mapping[str, Any], kind: Kind, form: Format) -> str:
+    """The text of a new definition."""
     if form == "yaml":
         return yaml12.dump(fields)
     header = {key: value for key, value in fields.items() if key != BODY_FIELD[kind]}
     return f"---\n{yaml12.dump(header)}---\n{fields.get(BODY_FIELD[kind], '')}\n"
+
+
+# Where a program finds its own definitions in a project, by their format.
+PLACES = {
+    "claude-agent": ".claude/agents",
+    "claude-command": ".claude/commands",
+    "agent-skill": ".claude/skills",
+    "codex-agent": ".codex/agents",
+    "copilot-agent": ".github/agents",
+}
+
+
+def create_fork(
+    configuration: Configuration,
+    resolver: Resolver,
+    kind: Kind | None,
+    source: str,
+    name: str,
+    now: datetime,
+) -> Created:
+    """Copy a definition under a new name, with all of its directory. Raises `ForgeError`."""
+    found = _source(resolver, kind, parse_reference(source))
+    upstream, directories = found.value, configuration.directories
+    check_new_name(upstream.kind, name)
+    original = files_of(upstream)
+    record = ForkRecord(upstream.identity.qualified, upstream.version, timestamp(now))
+    path = _place(configuration, upstream, original, name)
+    fork = _copied(upstream, original, path.name, record, name, resolver)
+    bases = ForkBases(directories.project)
+    kept = KeptFork(upstream.kind, name, path, record, original.main, _details(upstream))
+    with writing_below(directories.project):
+        taken = resolver.find_local(upstream.kind, name)
+        whole = upstream.identity.directory is not None or upstream.format == "fractary"
+        folder = path.parent if whole else path
+        if taken is not None or folder.exists():
+            raise ForgeError.conflict(
+                f"{directories.shown(taken or path)} already exists; nothing was written",
+                "Choose another name",
+            )
+        swap = bases.swap
+        swap.recover()
+        new: New = partial(write_files, fork.files) if whole else fork.files[fork.main].data
+        swap.replace({folder: new, **bases.changes(kept, original)})
+    return Created(directories.shown(path), configuration.noted(found.warnings))
+
+
+def _source(resolver: Resolver, kind: Kind | None, reference: Reference) -> Loaded[Definition]:
+    """The definition to fork, an agent before a tool. Raises `ForgeError`."""
+    kinds: tuple[Kind, ...] = (kind,) if kind else KINDS
+    for each in kinds:
+        found = resolver.find(each, reference)
+        if found.definition:
+            return Loaded(found.definition, found.warnings)
+    named = Reference(reference.name)
+    there = [each for each in kinds if resolver.nearest_file(each, named)]
+    return resolver.resolve((*there, *kinds)[0], reference)  # says why it is not found
+
+
+def _place(
+    configuration: Configuration, upstream: Definition, original: DefinitionFiles, name: str
+) -> Path:
+    """The file of the fork, where the program that reads its format looks for it."""
+    kind, main = upstream.kind, original.main
+    top = PLACES.get(upstream.format)
+    if top is None:
+        return configuration.local_root(kind) / name / f"{kind}{original.suffix}"
+    if upstream.file and ".agents" in upstream.file.parts:
+        top = top.replace(".claude", ".agents")
+    root = configuration.directories.project.parent / top
+    if upstream.identity.directory is not None:
+        return root / name / main
+    _, dot, endings = main.partition(".")
+    return root / f"{name}{dot}{endings}"
+
+
+def _copied(
+    upstream: Definition,
+    original: DefinitionFiles,
+    main: str,
+    record: ForkRecord,
+    name: str,
+    resolver: Resolver,
+) -> DefinitionFiles:
+    """The files of the fork; only its name and, in Fractary's format, the record are new."""
+    text = renamed(original.text, original.suffix, name)
+    parts = cut(text, original.suffix) if upstream.format == "fractary" else None
+    if parts is not None:
+        if base := _own_base(upstream, resolver):
+            parts = parts.with_value("extends", base)
+        origin = {"name": record.name, "version": record.version, "forked_at": record.created_at}
+        parts = parts.without("fork").with_value("fork_of", origin)
+        text = with_line_ends(str(parts), text)
+    content = replace(original.files[original.main], data=text.encode())
+    return DefinitionFiles(main, {**original.others, main: FileContent(content.data)})
+
+
+def _own_base(upstream: Definition, resolver: Resolver) -> str | None:
+    """What a fork has to extend where upstream means a base of its own plugin by a bare name."""
+    text = upstream.data.get("extends")
+    if not isinstance(text, str) or upstream.owner is None:
+        return None
+    reference = parse_reference(text)
+    base = resolver.find(upstream.kind, reference, upstream).definition
+    if base is None or base.owner != upstream.owner:
+        return None
+    return str(Reference(base.identity.qualified, reference.wanted))
+
+
+def _details(upstream: Definition) -> dict[str, str]:
+    owner = {"owner": upstream.owner} if upstream.owner else {}
+    return {**owner, "source": upstream.source, "path": upstream.path, "format": upstream.format}

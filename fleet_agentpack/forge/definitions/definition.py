@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.names import Kind, Source, parse_reference
-from fleet_agentpack.forge.parsing import UnparsableError, parse_yaml, read_mapping, read_parsable
+from fleet_agentpack.forge.definitions.dialects import Layout, format_of, is_definition, own_name
+from fleet_agentpack.forge.files import (
+    KeyPath,
+    UnparsableError,
+    as_mapping,
+    parse_yaml,
+    read_mapping,
+    read_parsable,
+)
+from fleet_agentpack.forge.names import NO_VERSION, Format, Identity, Kind, Source, parse_reference
 from fleet_agentpack.forge.results import Described
 from fleet_agentpack.kit import frontmatter, yaml12
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 MAX_DEFINITION_BYTES = 1_000_000
 SUFFIXES = (".md", ".yaml", ".yml")  # the first that exists wins
+READABLE = (*SUFFIXES, ".toml")
+
+_FIELD = re.compile(r"^([A-Za-z][\w-]*):(?=\s)", re.MULTILINE)
+
+_TOML_KEY = re.compile(r"([A-Za-z0-9_-]+)\s*=")
+
+# The names of a file that stands for the directory around it.
+WHOLE_DIRECTORY = ("agent", "tool", "SKILL", "skill")
 
 # The field that a Markdown body becomes.
 BODY_FIELD: dict[str, str] = {"agent": "system_prompt", "tool": "extended_description"}
@@ -41,9 +60,18 @@ class Definition:
     path: str  # as it is shown: relative, absolute, or a URL
     data: Mapping[str, Any]
     file: Path | None = None
+    owner: str | None = None
+    format: Format = "fractary"
+
+    @property
+    def identity(self) -> Identity:
+        """Which definition this is."""
+        whole = self.file is not None and self.file.stem in WHOLE_DIRECTORY
+        directory = self.file.parent if self.file and whole else None
+        return Identity(self.kind, self.name, self.version, self.owner, self.format, directory)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Summary:
     """What a list shows of a definition; kept in memory while its file is unchanged."""
 
@@ -52,25 +80,40 @@ class Summary:
     tags: Maybe[tuple[str, ...]] = UNKNOWN
     fork: ForkRecord | None = None
     problem: str | None = None  # why the file cannot be read
+    name: str | None = None  # that the definition gives itself
+    format: Format = "fractary"
+    counts: bool = True  # whether the file defines anything at all
 
 
-def read_data(path: Path, kind: Kind) -> dict[str, Any]:
+def read_data(path: Path, kind: Kind, *, forgiving: bool = False) -> dict[str, Any]:
     """The mapping in a definition file, a Markdown body included under its field's name.
 
+    A forgiving reader takes a header as the coding agents do, which is more than is valid YAML.
     Raises `UnparsableError`, `FileNotFoundError`.
     """
-    return parse_text(_text(path), path.suffix, kind)
+    return parse_text(_text(path), path.suffix, kind, forgiving=forgiving)
 
 
-def parse_text(text: str, suffix: str, kind: Kind) -> dict[str, Any]:
+def parse_text(text: str, suffix: str, kind: Kind, *, forgiving: bool = False) -> dict[str, Any]:
     """The mapping in the text of a definition file. Raises `UnparsableError`."""
-    header, body = _split(text, suffix)
-    return _fields(parse_yaml(header), body, kind)
+    if suffix == ".toml":
+        return as_mapping(_document(_toml_data(text), None, kind).data)
+    header, body = split(text, suffix)
+    try:
+        data = parse_yaml(header)
+    except UnparsableError:
+        if not forgiving or body is None:
+            raise
+        data = _field_by_field(header)
+    return as_mapping(_document(data, body, kind).data)
 
 
 def read_document(path: Path, kind: Kind) -> yaml12.Document:
     """The same mapping with the line of every key. Raises as `read_data` does."""
-    header, body = _split(_text(path), path.suffix)
+    text = _text(path)
+    if path.suffix == ".toml":
+        return _document(_toml_data(text), None, kind, _toml_lines(text))
+    header, body = split(text, path.suffix)
     offset = 0 if body is None else 1  # a Markdown header starts on the second line
     try:
         document = yaml12.load_document(header)
@@ -79,22 +122,36 @@ def read_document(path: Path, kind: Kind) -> yaml12.Document:
         message = str(yaml12.YamlError(str(error).partition(" (line")[0], line))
         raise UnparsableError(f"not valid YAML: {message}") from error
     lines = {place: line + offset for place, line in document.lines.items()}
-    return yaml12.Document(_fields(document.data, body, kind), lines)
+    return _document(document.data, body, kind, lines)
 
 
-def summarise(path: Path, kind: Kind, version_in_path: str | None) -> Summary:
+def summarise(
+    path: Path,
+    kind: Kind,
+    version_in_path: str | None,
+    layout: Layout = "fractary",
+    *,
+    proven: bool = False,
+    plugin_version: str = "",
+) -> Summary:
     """What a list shows of the definition in a file; never raises for what is in it."""
+    version = version_in_path or ("" if layout == "fractary" else plugin_version or NO_VERSION)
     try:
-        data = read_data(path, kind)
+        text = _text(path)
+        data = parse_text(text, path.suffix, kind, forgiving=layout != "fractary")
     except UnparsableError as error:
-        return Summary(version_in_path or "", problem=str(error))
+        return Summary(version, problem=str(error), counts=not proven)
     except FileNotFoundError:
-        return Summary(version_in_path or "", problem="disappeared while it was read")
+        return Summary(version, problem="disappeared while it was read")
+    has_header = path.suffix != ".md" or frontmatter.split(text).header is not None
     return Summary(
-        version=version_in_path or version_of(data),
+        version=sys.intern(version_in_path or version_of(data) or version),
         description=text_of(data, "description"),
         tags=tags_of(data),
         fork=fork_of(data) or _fork_beside(path),
+        name=own_name(layout, path, data),
+        format=format_of(path, kind, data, layout),
+        counts=is_definition(layout, path, data, has_header=has_header, proven=proven),
     )
 
 
@@ -129,7 +186,7 @@ def strings_of(value: object) -> list[str]:
 def tags_of(data: Mapping[str, object]) -> Maybe[tuple[str, ...]]:
     """A definition's tags, unknown when it has no list of them."""
     tags = data.get("tags")
-    return tuple(strings_of(tags)) if isinstance(tags, list) else UNKNOWN
+    return tuple(map(sys.intern, strings_of(tags))) if isinstance(tags, list) else UNKNOWN
 
 
 def fork_of(data: Mapping[str, object]) -> ForkRecord | None:
@@ -168,21 +225,61 @@ def _fork_beside(path: Path) -> ForkRecord | None:
         return None
 
 
-def _text(path: Path) -> str:
-    if path.suffix not in SUFFIXES:
-        raise UnparsableError(f"must end in {', '.join(SUFFIXES)}")
-    return read_parsable(path, MAX_DEFINITION_BYTES)
-
-
-def _split(text: str, suffix: str) -> tuple[str, str | None]:
-    """The YAML part of a text and, for Markdown, its body."""
+def split(text: str, suffix: str) -> tuple[str, str | None]:
+    """The YAML part of a text and, for Markdown, its body. Raises `UnparsableError`."""
     if suffix != ".md":
         return text, None
     document = frontmatter.split(text)
+    if document.header is None and frontmatter.is_open(text):
+        raise UnparsableError("the header is not closed: end it with a line of three hyphens")
     return document.header or "", document.body
 
 
-def _fields(data: object, body: str | None, kind: Kind) -> dict[str, object]:
+def _field_by_field(header: str) -> object:
+    """The fields of a header that is no YAML as a whole; a value that is none is taken as text."""
+    fields: dict[str, object] = {}
+    starts = list(_FIELD.finditer(header))
+    for at, found in enumerate(starts):
+        end = starts[at + 1].start() if at + 1 < len(starts) else len(header)
+        part = header[found.start() : end]
+        try:
+            data = parse_yaml(part)
+        except UnparsableError:
+            data = {found[1]: header[found.end() : end].strip()}
+        fields |= data if isinstance(data, dict) else {}
+    return fields
+
+
+def _text(path: Path) -> str:
+    if path.suffix not in READABLE:
+        raise UnparsableError(f"must end in {', '.join(READABLE)}")
+    return read_parsable(path, MAX_DEFINITION_BYTES)
+
+
+def _toml_data(text: str) -> object:
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UnparsableError(f"not valid TOML: {error}") from error
+    if isinstance(prompt := data.get("developer_instructions"), str):
+        data.setdefault(BODY_FIELD["agent"], prompt.strip())
+    return data
+
+
+def _toml_lines(text: str) -> dict[tuple[str | int, ...], int]:
+    """The line of each key before the first table."""
+    lines: dict[tuple[str | int, ...], int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("["):
+            break
+        if found := _TOML_KEY.match(line):
+            lines.setdefault((found[1],), number)
+    return lines
+
+
+def _document(
+    data: object, body: str | None, kind: Kind, lines: Mapping[KeyPath, int] | None = None
+) -> yaml12.Document:
     """The fields of parsed YAML; a Markdown body always replaces the header's field."""
     if not isinstance(data, dict | None):
         raise UnparsableError("must be a mapping of fields")
@@ -192,4 +289,4 @@ def _fields(data: object, body: str | None, kind: Kind) -> dict[str, object]:
         fields[BODY_FIELD[kind]] = text
     elif body is not None:
         fields.pop(BODY_FIELD[kind], None)
-    return fields
+    return yaml12.Document(fields, dict(lines or {}))

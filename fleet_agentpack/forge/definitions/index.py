@@ -1,55 +1,93 @@
-"""Finds definitions on disk in both layouts and keeps what was parsed while files stay the same."""
+"""Finds definitions on disk in every layout and keeps what was parsed while files stay the same."""
 
 from __future__ import annotations
 
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
 
 from fleet_agentpack.forge.definitions.definition import SUFFIXES, Summary, summarise
-from fleet_agentpack.forge.names import Kind, Source
+from fleet_agentpack.forge.definitions.dialects import Layout, path_name
+from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
+from fleet_agentpack.forge.names import Kind, Source, is_usable_name
 from fleet_agentpack.kit.paths import is_inside
-from fleet_agentpack.kit.stamps import Remembered, Stamp, settled, stamp_of
+from fleet_agentpack.kit.stamps import Remembered, Stamp, settled, stamp, stamp_of
 
+T = TypeVar("T")
 Progress = Callable[[float, float | None, str], None]
 
 REPORT_EVERY = 500
+UNUSABLE_NAME = "its name cannot be asked for: use letters, digits, `-`, `_`, `.` and `:`"
+DEEPEST = 5  # levels below a directory of definitions
+# Directories of a skill, or of a program, in which no definitions are looked for.
+NOT_SEARCHED = frozenset(
+    ("assets", "node_modules", "reference", "references", "resources", "scripts", "templates")
+)
+SHELVES = frozenset((".curated", ".experimental", ".system"))  # of skills, as Codex has them
+
+MOST_KEPT = 20  # entries of a directory; the names of a larger one take more memory than time
+ABSENT, UNCERTAIN = -1, 0  # in the place of a stamp
 
 
 @dataclass(frozen=True)
 class DefinitionFolder:
-    """A directory of definitions of one kind; `owner` is the plugin it belongs to."""
+    """A directory of definitions of one kind, or one file; `owner` is the plugin it belongs to."""
 
     kind: Kind
     root: Path
     source: Source
     owner: str | None = None
+    aliases: tuple[str, ...] = ()  # other names of the owner
     within: Path | None = None  # symbolic links may also lead here
+    layout: Layout = "fractary"
+    version: str = ""  # of the plugin, for definitions without one of their own
+    in_plugin: bool = False
+    proven: bool = False  # only files that say themselves what they are count
 
 
 @dataclass(frozen=True)
+class ReadManifest:
+    """The fields of a manifest; none where there is a problem."""
+
+    fields: Mapping[str, Any]
+    problem: str | None = None
+
+
+class Entry(NamedTuple):
+    """An entry of a directory, links followed; the same for all directories that have it."""
+
+    name: str
+    is_directory: bool
+    is_link: bool
+
+
+@dataclass(frozen=True, slots=True)  # there may be tens of thousands
 class DefinitionFile:
     """The file of a definition, not yet read."""
 
     name: str
     version: str | None  # where the path names one
-    path: Path
-    location: str  # the same as text
+    location: str
     folder: DefinitionFolder
-    stamp: Stamp
+    stamp: int  # equals no other while a further change might not show
     problem: str | None = None
 
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return Path(self.location)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class IndexedDefinition:
     """The file of a definition and what a list shows of it."""
 
     file: DefinitionFile
     summary: Summary
-    settled: bool  # whether a later change of the file is bound to show
 
 
 class DefinitionIndex:
@@ -58,15 +96,18 @@ class DefinitionIndex:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[DefinitionFolder, dict[str, IndexedDefinition]] = {}
-        self._inside: dict[str, Remembered[str | None]] = {}
+        self._entries: dict[str, tuple[int, tuple[Entry, ...]]] = {}
+        self._values: dict[Hashable, tuple[object, dict[str, int]]] = {}
+        self._alike: dict[tuple[Entry, ...], tuple[Entry, ...]] = {}  # one for all directories
+        self._manifests: dict[Path, Remembered[ReadManifest]] = {}
 
     def find(self, folder: DefinitionFolder, name: str) -> list[DefinitionFile]:
-        """Every file of a name in a folder, one for each version."""
-        return _preferred(_Scan(self, folder, {}, name).files(folder.root, ""))
+        """Every file of a name in a folder of forge's own layout, one for each version."""
+        return _preferred(_Scan(self, folder, {}, name).files())
 
     def names(self, folder: DefinitionFolder) -> list[str]:
-        """The names in a folder."""
-        return sorted({file.name for file in _Scan(self, folder, {}).files(folder.root, "")})
+        """The names in a folder of forge's own layout."""
+        return sorted({file.name for file in _Scan(self, folder, {}).files()})
 
     def listing(
         self, folder: DefinitionFolder, progress: Progress | None = None
@@ -75,7 +116,8 @@ class DefinitionIndex:
         # Held while files are read: a second caller waits for the result instead of reading too.
         with self._lock:
             before = self._kept.get(folder, {})
-            files = _preferred(_Scan(self, folder, before).files(folder.root, ""))
+            scan = _Scan(self, folder, before)
+            files = _preferred(scan.files()) if folder.layout == "fractary" else list(scan.tree())
             kept: dict[str, IndexedDefinition] = {}
             for done, file in enumerate(files):
                 known = before.get(file.location)
@@ -85,16 +127,41 @@ class DefinitionIndex:
                     known = _read(file)
                 kept[file.location] = known
             self._kept[folder] = kept
-            return list(kept.values())
+            return [each for each in kept.values() if each.summary.counts]
 
-    def definition_inside(self, directory: str, kind: Kind) -> str | None:
-        """The file name of the definition in a directory, Markdown first."""
+    def entries(self, directory: str) -> tuple[Entry, ...]:
+        """What is in a directory, sorted by name."""
+        seen = _stamp(directory)
+        known = self._entries.get(directory)
+        if known is None or known[0] != seen or seen == UNCERTAIN:
+            found = _sorted_entries(directory)
+            if len(found) > MOST_KEPT:
+                return found
+            known = self._entries[directory] = seen, self._alike.setdefault(found, found)
+        return known[1]
 
-        def look() -> str | None:
-            names = {entry.name for entry in _entries(Path(directory))}
-            return next((f"{kind}{each}" for each in SUFFIXES if f"{kind}{each}" in names), None)
+    def kept(self, key: Hashable, make: Callable[[], tuple[T, Iterable[str]]]) -> T:
+        """A value made from many directories and files, made again when one of them has changed."""
+        known = self._values.get(key)
+        if known is None or any(
+            before == UNCERTAIN or _stamp(path) != before for path, before in known[1].items()
+        ):
+            value, paths = make()
+            known = self._values[key] = value, {path: _stamp(path) for path in paths}
+        return cast("T", known[0])
 
-        return self._inside.setdefault(directory, Remembered()).get(look, directory)
+    def manifest(self, path: Path) -> ReadManifest:
+        """What a manifest says, or why it cannot be read."""
+
+        def look() -> ReadManifest:
+            try:
+                return ReadManifest(read_mapping(path, MAX_MANIFEST_BYTES))
+            except FileNotFoundError:
+                return ReadManifest({}, "not found")
+            except UnparsableError as error:
+                return ReadManifest({}, str(error))
+
+        return self._manifests.setdefault(path, Remembered()).get(look, path)
 
 
 @dataclass(frozen=True)
@@ -106,10 +173,12 @@ class _Scan:
     before: Mapping[str, IndexedDefinition]
     only: str | None = None
 
-    def files(self, directory: Path, prefix: str) -> Iterator[DefinitionFile]:
+    def files(self, below: Path | None = None, prefix: str = "") -> Iterator[DefinitionFile]:
         """The definitions in a directory; `@scope` directories hold one or two levels more."""
-        only = self.only
+        only, directory = self.only, below or self.folder.root
         for entry in _entries(directory):
+            if entry.name.startswith("."):
+                continue
             full = prefix + entry.name
             if only is not None and not (full.startswith(only) or only.startswith(f"{full}/")):
                 continue
@@ -133,33 +202,93 @@ class _Scan:
             return None
         location = entry.path
         if is_directory:
-            inner = self.index.definition_inside(location, self.folder.kind)
-            if inner is None:
-                return None
-            location = f"{location}/{inner}"
+            inside = (f"{location}/{self.folder.kind}{each}" for each in SUFFIXES)
+            location = next(filter(os.path.lexists, inside), "")
+        name, linked = prefix + name, entry.is_symlink()
+        return self._seen(location, name, version or None, linked=linked) if location else None
+
+    def tree(self) -> Iterator[DefinitionFile]:
+        """The definitions at any depth of a directory; or the one file that the folder is."""
+        root = self.folder.root
+        if root.is_file():
+            name = path_name(self.folder.layout, (root.name,), root.parent.name)
+            single = name and self._seen(str(root), name, None, linked=True)
+            if single:
+                yield single
+        else:
+            yield from self._below(str(root), ())
+
+    def _below(self, directory: str, parts: tuple[str, ...]) -> Iterator[DefinitionFile]:
+        for entry in self.index.entries(directory):
+            if entry.name.startswith(".") and not self._is_shelf(entry):
+                continue
+            location, inner = f"{directory}/{entry.name}", (*parts, entry.name)
+            if entry.is_directory:
+                deep = len(inner) > DEEPEST or entry.name in NOT_SEARCHED
+                if not deep and self._may_enter(location, entry):
+                    yield from self._below(location, inner)
+                continue
+            name = path_name(self.folder.layout, inner, self.folder.root.name)
+            found = self._seen(location, name, None, linked=entry.is_link) if name else None
+            if found:
+                yield found
+
+    def _is_shelf(self, entry: Entry) -> bool:
+        return self.folder.layout == "skills" and entry.name in SHELVES
+
+    def _may_enter(self, location: str, entry: Entry) -> bool:
+        """A linked directory is entered when it leads to somewhere inside, and not back up."""
+        if not entry.is_link:
+            return True
+        around = os.path.realpath(Path(location).parent)
+        loops = Path(around).is_relative_to(os.path.realpath(location))
+        return not loops and is_inside(location, *_bounds(self.folder))
+
+    def _seen(
+        self, location: str, name: str, version: str | None, *, linked: bool
+    ) -> DefinitionFile | None:
         try:
             status = os.lstat(location)
         except OSError:
             return None
         problem = None
-        if entry.is_symlink() or stat.S_ISLNK(status.st_mode):
+        if linked or stat.S_ISLNK(status.st_mode):
             problem, status = _followed(self.folder, location, status)
-        seen = stamp_of(status)
+        seen = _packed(stamp_of(status))
         known = self.before.get(location)
-        if known and known.settled and (known.file.stamp, known.file.problem) == (seen, problem):
+        certain = known and known.file.stamp != UNCERTAIN
+        if known and certain and (known.file.stamp, known.file.problem) == (seen, problem):
             return known.file
-        path = Path(location)
-        return DefinitionFile(
-            prefix + name, version or None, path, location, self.folder, seen, problem
-        )
+        return DefinitionFile(name, version, location, self.folder, seen, problem)
+
+
+def _packed(found: Stamp) -> int:
+    """A stamp in an eighth of its size; `UNCERTAIN` while a further change might not show."""
+    return hash(found) if settled(found) else UNCERTAIN
+
+
+def _stamp(path: str) -> int:
+    found = stamp(path)
+    return ABSENT if found is None else _packed(found)
 
 
 def _read(file: DefinitionFile) -> IndexedDefinition:
+    folder = file.folder
     if file.problem:
         summary = Summary(file.version or "", problem=file.problem)
     else:
-        summary = summarise(file.path, file.folder.kind, file.version)
-    return IndexedDefinition(file, summary, settled(file.stamp))
+        summary = summarise(
+            file.path,
+            folder.kind,
+            file.version,
+            folder.layout,
+            proven=folder.proven,
+            plugin_version=folder.version,
+        )
+    named = replace(file, name=summary.name) if summary.name else file
+    if not summary.problem and summary.counts and not is_usable_name(named.name, folder.kind):
+        summary = replace(summary, problem=UNUSABLE_NAME)
+    return IndexedDefinition(named, summary)
 
 
 def _preferred(files: Iterator[DefinitionFile]) -> list[DefinitionFile]:
@@ -181,7 +310,7 @@ def _followed(
     folder: DefinitionFolder, path: str, status: os.stat_result
 ) -> tuple[str | None, os.stat_result]:
     """Why a symbolic link is not followed, or None; and the status of what it leads to."""
-    if not is_inside(path, folder.root, *([folder.within] if folder.within else [])):
+    if not is_inside(path, *_bounds(folder)):
         return "a symbolic link that points outside its directory", status
     try:
         return None, Path(path).stat()
@@ -189,10 +318,20 @@ def _followed(
         return f"a broken symbolic link ({error.strerror})", status
 
 
+def _bounds(folder: DefinitionFolder) -> list[Path]:
+    return [folder.root, *([folder.within] if folder.within else [])]
+
+
+def _sorted_entries(directory: str) -> tuple[Entry, ...]:
+    names = _entries(Path(directory))
+    found = [Entry(e.name, _is_directory(e), e.is_symlink()) for e in names]
+    return tuple(sorted(found))
+
+
 def _entries(directory: Path) -> Sequence[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as found:
-            return [entry for entry in found if not entry.name.startswith(".")]
+            return list(found)
     except OSError:
         return []
 
@@ -202,3 +341,10 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a symbolic link that leads to itself
         return False
+
+
+def owned_once(found: Iterable[IndexedDefinition]) -> list[IndexedDefinition]:
+    """What a plugin claims is not listed a second time as nobody's."""
+    kept = list(found)
+    owned = {each.file.location for each in kept if each.file.folder.owner}
+    return [each for each in kept if each.file.folder.owner or each.file.location not in owned]

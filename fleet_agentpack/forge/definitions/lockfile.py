@@ -13,13 +13,19 @@ from fleet_agentpack.forge.command_results import LockCheck, Locked, LockProblem
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import Definition
 from fleet_agentpack.forge.definitions.inheritance import inherit, requirements
+from fleet_agentpack.forge.definitions.listing import list_definitions
 from fleet_agentpack.forge.definitions.resolver import Resolver
-from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import timestamp, write_json, writing_below
-from fleet_agentpack.forge.loaded import Loaded, noted
+from fleet_agentpack.forge.errors import ForgeError, Loaded, noted
+from fleet_agentpack.forge.files import (
+    UnparsableError,
+    read_mapping,
+    timestamp,
+    write_json,
+    writing_below,
+)
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name, parse_reference
-from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.kit.files import UnreadableError, read_text
+from fleet_agentpack.kit.results import UNKNOWN
 
 FORMAT = 1
 MAX_WORKFLOW_BYTES = 1_000_000
@@ -150,9 +156,12 @@ class Lockfile:
         used: list[tuple[Kind, Reference]] = []
         warnings: list[str] = []
         for kind in KINDS:
-            own = self._resolver.indexed(kind, "local")
+            own = list_definitions(self._resolver, kind, "local")
             warnings += own.warnings
-            used += [(kind, Reference(each.file.name)) for each in own.value]
+            # What belongs to a program is that program's to pin.
+            used += [
+                (kind, Reference(each.name)) for each in own.value if each.row.format is UNKNOWN
+            ]
             named = self._configuration.values.get(f"{kind}s")
             used += [
                 (kind, Reference(name, wanted if isinstance(wanted, str) else "latest"))

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import Definition, read_data, version_of
+from fleet_agentpack.forge.definitions.dialects import format_of
+from fleet_agentpack.forge.definitions.folders import Folders
 from fleet_agentpack.forge.definitions.index import (
     DefinitionFile,
     DefinitionFolder,
     DefinitionIndex,
     IndexedDefinition,
     Progress,
+    owned_once,
 )
 from fleet_agentpack.forge.definitions.stockyard import Stockyard
-from fleet_agentpack.forge.errors import ForgeError, call
-from fleet_agentpack.forge.loaded import Loaded
-from fleet_agentpack.forge.names import Kind, Reference, Source, is_usable_name, version_order
-from fleet_agentpack.forge.parsing import UnparsableError
-from fleet_agentpack.forge.plugins.folders import plugin_folders
-from fleet_agentpack.forge.results import DefinitionRow
-from fleet_agentpack.kit.semver import Version
+from fleet_agentpack.forge.errors import ForgeError, Loaded, call
+from fleet_agentpack.forge.files import UnparsableError
+from fleet_agentpack.forge.names import (
+    NO_VERSION,
+    Format,
+    Kind,
+    Reference,
+    Scope,
+    Source,
+    is_usable_name,
+    with_format,
+    without_owner,
+)
 
 SOURCES: tuple[Source, ...] = ("local", "global", "stockyard")
 MOST_SIMILAR = 3
@@ -55,9 +65,11 @@ class Resolver:
     ) -> None:
         self._configuration = configuration
         self._index = index
-        self._stockyard = stockyard
-        self._folders: dict[tuple[Kind, Source], list[DefinitionFolder]] = {}
+        self.stockyard = stockyard
+        self.places = Folders(configuration, index)
+        self._folders: dict[tuple[Kind, Source], Sequence[DefinitionFolder]] = {}
         self._files: dict[tuple[DefinitionFolder, str], list[DefinitionFile]] = {}
+        self._named: dict[DefinitionFolder, defaultdict[str, list[DefinitionFile]]] = {}
         self._opened: dict[Path, Definition | str] = {}
 
     def tiers(self, source: str = "all") -> list[Source]:
@@ -73,54 +85,42 @@ class Resolver:
         """The tiers that need no network."""
         return [tier for tier in self.tiers() if tier != "stockyard"]
 
-    def folders(self, kind: Kind, tier: Source) -> list[DefinitionFolder]:
+    def folders(self, kind: Kind, tier: Source) -> Sequence[DefinitionFolder]:
         """The directories of a tier: its own, then those of installed plugins."""
         key = (kind, tier)
         if key not in self._folders:
-            self._folders[key] = list(self._find_folders(kind, tier))
+            self._folders[key] = self.places.of(kind, _scope(tier))
         return self._folders[key]
 
-    def _find_folders(self, kind: Kind, tier: Source) -> Iterator[DefinitionFolder]:
-        configuration = self._configuration
-        if tier == "local":
-            root, base = configuration.local_root(kind), configuration.directories.project
-            within = base.parent
-        else:
-            base = within = configuration.global_root
-            root = base / f"{kind}s"
-        yield DefinitionFolder(kind, root, tier, within=within)
-        for name, folder in plugin_folders(base / "plugins"):
-            yield DefinitionFolder(kind, folder / f"{kind}s", tier, owner=name, within=within)
+    def folder_of(self, kind: Kind, path: Path) -> DefinitionFolder | None:
+        """The directory of definitions that a file is in, the closest around it."""
+        around = [
+            folder
+            for tier in self.disk_tiers
+            for folder in self.folders(kind, tier)
+            if path.is_relative_to(folder.root)
+        ]
+        return max(around, key=lambda each: len(each.root.parts), default=None)
 
-    def listing(
-        self,
-        kind: Kind,
-        source: str,
-        *,
-        want_tags: bool = True,
-        progress: Progress | None = None,
-    ) -> Loaded[list[DefinitionRow]]:
-        """Each name once, from the nearest tier that has it; a broken file is a warning."""
-        listed: dict[str, DefinitionRow] = {}
-        warnings: list[str] = []
-        for tier in self.tiers(source):
-            if tier == "stockyard":
-                found = self._stockyard.listing(kind, want_tags=want_tags)
-            else:
-                found = self._on_disk(kind, tier, progress)
-            warnings += found.warnings
-            for each in found.value:
-                listed.setdefault(each.name, each)
-        return Loaded(list(listed.values()), tuple(warnings))
+    def everything(self, kind: Kind, tier: Source) -> list[DefinitionFile]:
+        """Every file of a tier on disk that defines something, readable or not."""
+        folders = self.folders(kind, tier)
+        found = [each for folder in folders for each in self._index.listing(folder)]
+        return [each.file for each in owned_once(found)]
 
     def indexed(
         self, kind: Kind, tier: Source, progress: Progress | None = None
     ) -> Loaded[list[IndexedDefinition]]:
         """Every readable definition of a tier on disk, all versions; a broken file is a warning."""
         folders = self.folders(kind, tier)
-        found = [each for folder in folders for each in self._index.listing(folder, progress)]
-        problems = [(each.file.path, each.summary.problem) for each in found]
-        broken = [self._broken(path, problem) for path, problem in problems if problem]
+        found = owned_once(
+            each for folder in folders for each in self._index.listing(folder, progress)
+        )
+        broken = [
+            self._broken(each.file.path, problem)
+            for each in found
+            if (problem := each.summary.problem)
+        ]
         return Loaded([each for each in found if not each.summary.problem], tuple(broken))
 
     def resolve(
@@ -147,21 +147,37 @@ class Resolver:
             )
         raise self._missing(kind, reference, self.tiers(source), found.warnings)
 
-    def find(self, kind: Kind, reference: Reference) -> Search:
-        """The nearest definition that a reference allows and that can be read."""
+    def find(self, kind: Kind, reference: Reference, near: Definition | None = None) -> Search:
+        """The definition that a reference allows and that can be read.
+
+        What the same plugin ships as the definition `near` comes first, then the nearest.
+        """
         if not is_usable_name(reference.name, kind):
             return Search()
-        return self._search(kind, reference, "all", None)
+        return self._search(kind, reference, "all", None, near)
 
     def _search(
-        self, kind: Kind, reference: Reference, source: str, apart_from: Path | None
+        self,
+        kind: Kind,
+        reference: Reference,
+        source: str,
+        apart_from: Path | None,
+        near: Definition | None = None,
     ) -> Search:
         broken: list[str] = []
+        if near and near.owner:
+            own = [
+                folder for folder in self.folders(kind, near.source) if folder.owner == near.owner
+            ]
+            found = self._chosen(reference, self._find(reference.name, own, apart_from))
+            if found.definition:
+                return found
         for tier in self.tiers(source):
             if tier == "stockyard":
-                remote = self._stockyard.resolve(kind, reference)
+                remote = self.stockyard.resolve(kind, reference)
                 return Search(remote.value, tuple(broken), remote.warnings)
-            found = self._from_disk(kind, reference, tier, apart_from)
+            files = self._find(reference.name, self.folders(kind, tier), apart_from)
+            found = self._chosen(reference, files)
             broken += found.broken
             if found.definition:
                 return Search(found.definition, tuple(broken))
@@ -170,8 +186,8 @@ class Resolver:
     def nearest_file(self, kind: Kind, reference: Reference) -> Path | None:
         """The file that a reference means by its path alone, valid or not."""
         for tier in self.disk_tiers:
-            found = self._find(kind, reference.name, tier, None)
-            files = {each.version or "": each for each in found if not each.problem}
+            found = self._find(reference.name, self.folders(kind, tier), None)
+            files = {each.version or "": each for each in reversed(found) if not each.problem}
             chosen = "" if reference.any_version and "" in files else None
             if chosen is None:
                 chosen = reference.choose([version for version in files if version])
@@ -188,46 +204,66 @@ class Resolver:
         self, kind: Kind, name: str, *, network: bool = True, apart_from: Path | None = None
     ) -> Loaded[list[str]]:
         """Every known version of a name; the file `apart_from` does not count."""
-        found = [f for tier in self.disk_tiers for f in self._find(kind, name, tier, apart_from)]
+        folders = [self.folders(kind, tier) for tier in self.disk_tiers]
+        found = [file for each in folders for file in self._find(name, each, apart_from)]
         known = [version for file in found if (version := self._version(file))]
         remote: Loaded[list[str]] = Loaded([])
         if network and "stockyard" in self.tiers():
-            remote = self._stockyard.versions(kind, name)
+            remote = self.stockyard.versions(kind, name)
         return Loaded(list(dict.fromkeys([*known, *remote.value])), remote.warnings)
 
-    def _from_disk(
-        self, kind: Kind, reference: Reference, tier: Source, apart_from: Path | None
-    ) -> Search:
+    def _chosen(self, reference: Reference, files: Sequence[DefinitionFile]) -> Search:
+        """The definition in the file of the version that is meant; of two formats, the first."""
         broken: list[str] = []
-        candidates: dict[str, DefinitionFile] = {}
-        for file in self._find(kind, reference.name, tier, apart_from):
-            version = self._version(file)
-            if version is None:
-                broken.append(str(self._open(file)))
-            else:
-                candidates.setdefault(version, file)
-        while (chosen := reference.choose(list(candidates))) is not None:
-            opened = self._open(candidates.pop(chosen))
-            if isinstance(opened, Definition):
-                return Search(opened, tuple(broken))
-            broken.append(opened)
-        return Search(broken=tuple(broken))
+        candidates: dict[str, Definition] = {}
+        for file in files:
+            opened = self._open(file)
+            if isinstance(opened, str):
+                broken.append(opened)
+            elif all(each.format == opened.format for each in candidates.values()):
+                candidates.setdefault(opened.version, opened)
+        chosen = reference.choose(list(candidates))
+        return Search(None if chosen is None else candidates[chosen], tuple(broken))
 
     def _find(
-        self, kind: Kind, name: str, tier: Source, apart_from: Path | None
+        self, name: str, folders: Sequence[DefinitionFolder], apart_from: Path | None
     ) -> list[DefinitionFile]:
-        for folder in self.folders(kind, tier):
-            wanted = name
-            if folder.owner:
-                owners = (f"{folder.owner}/", f"@{folder.owner}/")
-                owner = next((each for each in owners if name.startswith(each)), "")
-                wanted = name[len(owner) :]
-            if (folder, wanted) not in self._files:
-                self._files[folder, wanted] = self._index.find(folder, wanted)
-            found = [each for each in self._files[folder, wanted] if each.path != apart_from]
-            if found:
-                return found
+        """The files of a name in the first folder that has any.
+
+        `owner/name` means its owner's, `format/name` the one that is written in a format.
+        """
+        for folder in folders:
+            inner = without_owner(name, folder.owner, *folder.aliases) if folder.owner else None
+            for full in (inner, name) if inner else (name,):
+                written_in, wanted = with_format(full)
+                found = [
+                    each
+                    for each in self._files_of(folder, wanted)
+                    if each.path != apart_from and written_in in (None, self._format(each))
+                ]
+                if found:
+                    return found
         return []
+
+    def _files_of(self, folder: DefinitionFolder, name: str) -> Sequence[DefinitionFile]:
+        """The files of a name in a folder; where files name themselves, all are read once."""
+        if folder.layout != "fractary":
+            return self._by_name(folder).get(name, ())
+        key = (folder, name)
+        if key not in self._files:
+            self._files[key] = self._index.find(folder, name)
+        return self._files[key]
+
+    def _by_name(self, folder: DefinitionFolder) -> Mapping[str, list[DefinitionFile]]:
+        if folder not in self._named:
+            table = self._named[folder] = defaultdict(list)
+            for each in self._index.listing(folder):
+                table[each.file.name].append(each.file)
+        return self._named[folder]
+
+    def _format(self, file: DefinitionFile) -> Format | None:
+        opened = self._open(file)
+        return opened.format if isinstance(opened, Definition) else None
 
     def _open(self, file: DefinitionFile) -> Definition | str:
         """The definition in a file, or why there is none."""
@@ -239,7 +275,8 @@ class Resolver:
         try:
             if file.problem:
                 raise UnparsableError(file.problem)
-            data = read_data(file.path, file.folder.kind)
+            foreign = file.folder.layout != "fractary"
+            data = read_data(file.path, file.folder.kind, forgiving=foreign)
         except FileNotFoundError:
             return self._broken(file.path, "disappeared while it was read")
         except UnparsableError as error:
@@ -247,11 +284,13 @@ class Resolver:
         return Definition(
             kind=file.folder.kind,
             name=file.name,
-            version=file.version or version_of(data),
+            version=file.version or version_of(data) or _default_version(file.folder),
             source=file.folder.source,
-            path=self._configuration.directories.shown(file.path),
+            path=self.shown(file.path),
             data=data,
             file=file.path,
+            owner=file.folder.owner,
+            format=format_of(file.path, file.folder.kind, data, file.folder.layout),
         )
 
     def _version(self, file: DefinitionFile) -> str | None:
@@ -260,18 +299,6 @@ class Resolver:
             return file.version
         opened = self._open(file)
         return opened.version if isinstance(opened, Definition) else None
-
-    def _on_disk(
-        self, kind: Kind, tier: Source, progress: Progress | None
-    ) -> Loaded[list[DefinitionRow]]:
-        """The newest version of each name, folder by folder."""
-        found = self.indexed(kind, tier, progress)
-        best: dict[tuple[str | None, str], IndexedDefinition] = {}
-        for each in found.value:
-            key = (each.file.folder.owner, each.file.name)
-            if key not in best or _newness(each) > _newness(best[key]):
-                best[key] = each
-        return Loaded([_row(each, tier) for each in best.values()], found.warnings)
 
     def _missing(
         self, kind: Kind, reference: Reference, tiers: list[Source], warnings: tuple[str, ...]
@@ -282,7 +309,7 @@ class Resolver:
             for tier in tiers
             if tier != "stockyard"
             for folder in self.folders(kind, tier)
-            for name in self._index.names(folder)
+            for name in self._names_in(folder)
         }
         details: dict[str, Any] = {}
         if not reference.any_version:
@@ -297,18 +324,21 @@ class Resolver:
             kind, reference.name, searched=tiers, advice=advice, **details
         )
 
+    def _names_in(self, folder: DefinitionFolder) -> Iterable[str]:
+        own = folder.layout == "fractary"
+        return self._index.names(folder) if own else self._by_name(folder)
+
+    def shown(self, path: Path | str) -> str:
+        """A path for a reader."""
+        return self._configuration.directories.shown(path)
+
     def _broken(self, path: Path, problem: str) -> str:
-        return f"{self._configuration.directories.shown(path)}: {problem}"
+        return f"{self.shown(path)}: {problem}"
 
 
-def _row(found: IndexedDefinition, tier: Source) -> DefinitionRow:
-    file, known = found.file, found.summary
-    return DefinitionRow(
-        file.name, known.version, known.description, known.tags, tier, file.location
-    )
+def _scope(tier: Source) -> Scope:
+    return "local" if tier == "local" else "global"
 
 
-def _newness(indexed: IndexedDefinition) -> tuple[bool, bool, Version]:
-    """A key to sort by: releases after prereleases, both after what is not a version."""
-    known, version = version_order(indexed.summary.version)
-    return known, not version.pre, version
+def _default_version(folder: DefinitionFolder) -> str:
+    return "" if folder.layout == "fractary" else folder.version or NO_VERSION

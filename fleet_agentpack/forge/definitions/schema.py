@@ -9,7 +9,18 @@ from types import UnionType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from fleet_agentpack.forge.parsing import KeyPath, type_name
+from fleet_agentpack.forge.files import KeyPath, type_name
+
+Weight = Literal["error", "error if strict", "advice"]
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A line that can be written without asking anybody what was meant."""
+
+    line: int
+    text: str
+    is_new: bool = False  # comes before the line instead of replacing it
 
 
 @dataclass(frozen=True)
@@ -18,7 +29,8 @@ class Fault:
 
     path: KeyPath
     message: str
-    weight: Literal["error", "error if strict", "advice"] = "error"
+    weight: Weight = "error"
+    fix: Fix | None = None
 
 
 Rule = Callable[[Any, KeyPath], Iterable[Fault]]
@@ -138,6 +150,36 @@ def _parameter(value: Any, path: KeyPath) -> Iterable[Fault]:
     return _PARAMETER(value, path)
 
 
+def is_json_schema(parameters: Any) -> bool:
+    """Whether parameters are written as one JSON Schema rather than a table of their own."""
+    properties = parameters.get("properties") if isinstance(parameters, dict) else None
+    # A table with a parameter called `properties` is not yet a schema.
+    inner = properties.get("type") if isinstance(properties, dict) else None
+    return (
+        isinstance(parameters, dict)
+        and parameters.get("type") == "object"
+        and not isinstance(inner, str)
+    )
+
+
+def _parameters(value: Any, path: KeyPath) -> Iterable[Fault]:
+    if is_json_schema(value):
+        return record({"properties?": map_of(mapping), "required?": _STRINGS})(value, path)
+    return map_of(_parameter)(value, path)
+
+
+def _names(value: Any, path: KeyPath) -> Iterable[Fault]:
+    """A list of names, or names joined by commas."""
+    return () if isinstance(value, str) else _STRINGS(value, path)
+
+
+def _scripts(value: Any, path: KeyPath) -> Iterable[Fault]:
+    """A command, or a directory of scripts, as published tools have it."""
+    if value.get("scripts_directory") is not None:
+        return text(value["scripts_directory"], (*path, "scripts_directory"))
+    return record({"bash": record({"command": text, "sandbox?": _SANDBOX})})(value, path)
+
+
 _VERSION = matching(r"\d+\.\d+\.\d+", "must be three numbers such as 1.0.0")
 _STRINGS = list_of(text)
 _JSON_TYPES = ("string", "integer", "number", "boolean", "object", "array")
@@ -171,9 +213,10 @@ _HTTP = record(
 _IMPLEMENTATION = variant(
     "type",
     {
-        "bash": record({"bash": record({"command": text, "sandbox?": _SANDBOX})}),
+        "bash": _scripts,
         "python": record({"python": record({"module": text, "function": text})}),
         "http": record({"http": _HTTP}),
+        "skill-based": record({}),  # the body says how
     },
 )
 _CACHE_SOURCE = record(
@@ -193,14 +236,16 @@ TOOL_FIELDS = {
     "type": one_of("tool"),
     "description?": text,  # missing is a warning: the contract's own example is valid
     "version": _VERSION,
-    "tags": _STRINGS,
-    "parameters": map_of(_parameter),
+    "tags?": _STRINGS,
+    "parameters?": _parameters,  # without any it takes none
     "implementation": _IMPLEMENTATION,
     "extends?": text,
     "extended_description?": text,
     "depends_on?": _STRINGS,
     "output?": mapping,
+    "output_schema?": mapping,
     "author?": text,
+    "llm?": mapping,
 }
 TOOL = record(TOOL_FIELDS)
 
@@ -218,7 +263,7 @@ AGENT_FIELDS = {
             "max_tokens?": within(1, 200_000),
         }
     ),
-    "tools": _STRINGS,
+    "tools": _names,
     "extends?": text,
     "system_prompt?": text,
     "custom_tools?": list_of(TOOL),
@@ -229,4 +274,7 @@ AGENT_FIELDS = {
 AGENT = record(AGENT_FIELDS)
 
 # Fields that other parts of forge read, though the schema itself does not know them.
-ALSO_KNOWN = ("license", "fork_of", "fork", "homepage", "repository")
+ALSO_KNOWN = (
+    *("license", "fork_of", "fork", "homepage", "repository"),
+    *("input_schema", "inputSchema", "prompt"),
+)

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from fleet_agentpack.forge.config.addresses import masked_url
 from fleet_agentpack.forge.config.configuration import Registry
-from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.definitions.definition import Definition, strings_of, text_of, version_of
-from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.loaded import Loaded
+from fleet_agentpack.forge.errors import ForgeError, Loaded
 from fleet_agentpack.forge.names import Kind, Reference, is_usable_name
 from fleet_agentpack.forge.registries.cache import RegistryAnswer
 from fleet_agentpack.forge.registries.client import Expected, RegistryClient

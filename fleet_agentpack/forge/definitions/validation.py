@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from fleet_agentpack.forge.definitions import inheritance, schema
 from fleet_agentpack.forge.definitions.definition import (
     BODY_FIELD,
+    MAX_DEFINITION_BYTES,
     Definition,
+    parse_text,
     read_document,
     version_of,
 )
+from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, Layout, format_of
+from fleet_agentpack.forge.definitions.index import DefinitionFolder
+from fleet_agentpack.forge.definitions.program_rules import RULES, Examined
 from fleet_agentpack.forge.definitions.resolver import Resolver
-from fleet_agentpack.forge.definitions.schema import Fault
-from fleet_agentpack.forge.names import Kind, is_kebab, parse_reference
-from fleet_agentpack.forge.parsing import KeyPath, UnparsableError
+from fleet_agentpack.forge.definitions.schema import Fault, Fix
+from fleet_agentpack.forge.files import KeyPath, UnparsableError, read_parsable
+from fleet_agentpack.forge.names import Format, Kind, is_kebab, parse_reference
 from fleet_agentpack.forge.results import Issue, Validation
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.yaml12 import Document
@@ -26,28 +33,134 @@ SCHEMA_VERSION = "1.0"
 STRICT: Final = "error if strict"
 MOST_ISSUES = 100  # of either severity; enough to start correcting
 
+_PLAIN_FIELD = re.compile(r"([A-Za-z][\w-]*:[ \t]+)([^\s\"'|>].*?)[ \t]*\Z")
+_ONLY_TOOLS: tuple[Format, ...] = ("agent-skill", "claude-command")
 _CODEX_URI = re.compile(r"codex://[^/]+/[^/]+/.+", re.DOTALL)
 _SOURCE_FIELD = {"file": "path", "glob": "pattern", "inline": "content", "codex": "uri"}
 
 
+@dataclass(frozen=True)
+class Judged:
+    """Everything that was found in a file, and where its fields are."""
+
+    found: tuple[Fault, ...]
+    document: Document
+    format: str | None = None
+
+
 def validate(
-    path: Path, kind: Kind, shown: str, resolver: Resolver, *, strict: bool = False
+    path: Path,
+    kind: Kind,
+    shown: str,
+    resolver: Resolver,
+    *,
+    strict: bool = False,
+    folder: DefinitionFolder | None = None,
 ) -> Validation:
     """What is wrong with a definition file and what to improve. Raises `FileNotFoundError`."""
+    return verdict(judge(path, kind, shown, resolver, folder), shown, strict=strict)
+
+
+def judge(
+    path: Path, kind: Kind, shown: str, resolver: Resolver, folder: DefinitionFolder | None = None
+) -> Judged:
+    """The faults of a definition file. Raises `FileNotFoundError`."""
+    at = folder or resolver.folder_of(kind, path)
+    layout = at.layout if at else None
     try:
         document = read_document(path, kind)
-        found = list(_findings(path, kind, shown, document.data, resolver))
+        written_in = format_of(path, kind, document.data, layout)
     except UnparsableError as error:
-        document, found = Document(None), [Fault((), str(error))]
+        return _unparsable(path, kind, error, layout)
+    if written_in == "fractary":
+        found = _fractary(path, kind, shown, document.data, resolver, at)
+    else:
+        found = _of_program(path, kind, shown, document, resolver, at, written_in)
+    return Judged(tuple(found), document, written_in)
+
+
+def verdict(judged: Judged, shown: str, *, strict: bool = False) -> Validation:
+    """The findings as an answer: with `strict`, more of them are errors."""
     enforced = ("error", STRICT) if strict else ("error",)
+    found, document = judged.found, judged.document
     faults = [each for weight in enforced for each in found if each.weight == weight]
     advice = [each for each in found if each.weight not in enforced]
     errors, warnings = _issues(faults, document, "error"), _issues(advice, document, UNKNOWN)
     return Validation(not errors, shown, errors, warnings, SCHEMA_VERSION)
 
 
-def _findings(
-    path: Path, kind: Kind, shown: str, data: dict[str, Any], resolver: Resolver
+def _unparsable(path: Path, kind: Kind, error: UnparsableError, layout: Layout | None) -> Judged:
+    """A file that cannot be read as it should; a fix where quotes around one value mend it."""
+    try:
+        lines = read_parsable(path, MAX_DEFINITION_BYTES).splitlines()
+    except UnparsableError:  # a pipe, a large or a binary file: no header is to blame
+        return Judged((Fault((), str(error)),), Document(None))
+    foreign = path.suffix == ".md" and layout != "fractary"
+    unclosed = "not closed" in str(error)
+    if foreign and unclosed and kind == "tool" and path.name not in SKILL_FILES:
+        advice = Fault((), "The header is not closed: Claude Code takes it for text", "advice")
+        return Judged((advice,), Document(None), "claude-command")
+    message = str(error)
+    if foreign and not unclosed:
+        message += "; Claude Code may drop every field of the header"
+    return Judged(
+        (Fault((), message, fix=quoting_fix(lines, kind) if foreign else None),), Document(None)
+    )
+
+
+def quoting_fix(lines: Sequence[str], kind: Kind) -> Fix | None:
+    """The one line of a Markdown file whose value, put into quotes, makes a header valid."""
+    for number, line in enumerate(lines, 1):
+        found = _PLAIN_FIELD.match(line)
+        if not found:
+            continue
+        quoted = f"{found[1]}{json.dumps(found[2], ensure_ascii=False)}"
+        text = "\n".join([*lines[: number - 1], quoted, *lines[number:]])
+        try:
+            parse_text(text, ".md", kind)
+        except UnparsableError:
+            continue
+        return Fix(number, quoted)
+    return None
+
+
+def _of_program(
+    path: Path,
+    kind: Kind,
+    shown: str,
+    document: Document,
+    resolver: Resolver,
+    folder: DefinitionFolder | None,
+    written_in: Format,
+) -> Iterator[Fault]:
+    """What a program says of its own agent, command or skill."""
+    if written_in in _ONLY_TOOLS and kind == "agent":
+        yield Fault((), "This is not an agent; validate it as a tool")
+        return
+    data = document.data
+    in_plugin = folder is not None and folder.in_plugin
+    seen = Examined(
+        path=path,
+        data={key: value for key, value in data.items() if key != BODY_FIELD[kind]},
+        body=str(data.get(BODY_FIELD[kind], "")),
+        has_header=bool(document.lines),
+        in_plugin=in_plugin,
+        for_claude=in_plugin or ".claude" in path.parts,
+        lines=document.lines,
+    )
+    yield from RULES[written_in](seen)
+    if kind == "agent":
+        definition = _definition(path, kind, shown, data, folder, written_in)
+        yield from _missing_tools(definition, resolver, "Claude Code loads it without it")
+
+
+def _fractary(
+    path: Path,
+    kind: Kind,
+    shown: str,
+    data: dict[str, Any],
+    resolver: Resolver,
+    folder: DefinitionFolder | None,
 ) -> Iterator[Fault]:
     yield from (schema.AGENT if kind == "agent" else schema.TOOL)(data, ())
     if kind == "agent" and path.suffix == ".md" and not data.get(BODY_FIELD[kind]):
@@ -56,7 +169,22 @@ def _findings(
     yield from _place_advice(path, data)
     if kind == "agent":
         yield from _cache_advice(data)
-    yield from _references(path, kind, shown, data, resolver)
+    definition = _definition(path, kind, shown, data, folder, "fractary")
+    yield from _references(definition, resolver)
+
+
+def _definition(
+    path: Path,
+    kind: Kind,
+    shown: str,
+    data: dict[str, Any],
+    folder: DefinitionFolder | None,
+    written_in: Format,
+) -> Definition:
+    name = data["name"] if isinstance(data.get("name"), str) else path.stem
+    source = folder.source if folder else "local"
+    owner = folder.owner if folder else None
+    return Definition(kind, name, version_of(data), source, shown, data, path, owner, written_in)
 
 
 def _issues(
@@ -77,11 +205,15 @@ def _issues(
     return tuple(issues)
 
 
-def _line(path: KeyPath, document: Document) -> str:
+def line_of(path: KeyPath, document: Document) -> int | None:
     """The line of a place, or of the nearest place around it."""
     around = (path[:length] for length in range(len(path), 0, -1))
-    known = next((place for place in around if place in document.lines), None)
-    return f" (line {document.lines[known]})" if known else ""
+    return next((document.lines[place] for place in around if place in document.lines), None)
+
+
+def _line(path: KeyPath, document: Document) -> str:
+    line = line_of(path, document)
+    return f" (line {line})" if line else ""
 
 
 def _field_advice(kind: Kind, data: dict[str, Any]) -> Iterator[Fault]:
@@ -147,27 +279,37 @@ def _cache_advice(data: dict[str, Any]) -> Iterator[Fault]:
             yield Fault(place, "Must look like codex://org/project/path", STRICT)
 
 
-def _references(
-    path: Path, kind: Kind, shown: str, data: dict[str, Any], resolver: Resolver
-) -> Iterator[Fault]:
+def _references(definition: Definition, resolver: Resolver) -> Iterator[Fault]:
     """Checks what `extends`, `tools` and `depends_on` refer to."""
-    name = data["name"] if isinstance(data.get("name"), str) else path.stem
-    definition = Definition(kind, name, version_of(data), "local", shown, data, path)
     inherited = inheritance.inherit(definition, resolver)
-    searches = list(inherited.searches)
     if inherited.problem:
         is_cycle = "cycle" in inherited.problem.details
         yield Fault(("extends",), str(inherited.problem), "error" if is_cycle else STRICT)
-    field = "tools" if kind == "agent" else "depends_on"
+    unreached = [each for search in inherited.searches for each in search.unreached]
+    yield from _missing_tools(definition, resolver)
+    cycle = inheritance.dependency_cycle(definition, resolver)
+    if cycle:
+        field = inheritance.requirement_field(definition)
+        yield Fault((field,), f"circular dependency: {' -> '.join(cycle)}")
+    for reason in dict.fromkeys(unreached):
+        yield Fault((), reason, "advice")
+
+
+def _missing_tools(
+    definition: Definition, resolver: Resolver, what_happens: str = ""
+) -> Iterator[Fault]:
+    """The tools that a definition names and nobody defines."""
+    field = inheritance.requirement_field(definition)
+    value, hint = definition.data.get(field), f"; {what_happens}" if what_happens else ""
     needed, most = inheritance.requirements(definition), inheritance.MOST_LOOKED_UP
     if len(needed) > most:
         yield Fault((field,), f"Only the first {most} tools were looked up", "advice")
+    unreached: dict[str, None] = {}
     for text in needed[:most]:
-        searches.append(resolver.find("tool", parse_reference(text)))
-        if searches[-1].definition is None:
-            yield Fault((field, data[field].index(text)), f"Tool not found: {text}", STRICT)
-    cycle = inheritance.dependency_cycle(definition, resolver)
-    if cycle:
-        yield Fault((field,), f"circular dependency: {' -> '.join(cycle)}")
-    for reason in dict.fromkeys(each for search in searches for each in search.unreached):
+        search = resolver.find("tool", parse_reference(text), definition)
+        unreached |= dict.fromkeys(search.unreached)
+        if search.definition is None:
+            place: KeyPath = (field, value.index(text)) if isinstance(value, list) else (field,)
+            yield Fault(place, f"Tool not found: {text}{hint}", STRICT)
+    for reason in unreached:
         yield Fault((), reason, "advice")

@@ -15,11 +15,11 @@ from fleet_agentpack.forge.definitions.definition import (
 )
 from fleet_agentpack.forge.definitions.inheritance import inherit
 from fleet_agentpack.forge.definitions.resolver import Resolver
-from fleet_agentpack.forge.errors import ForgeError, call
-from fleet_agentpack.forge.forks.changes import compared, differences, unified
-from fleet_agentpack.forge.loaded import Loaded
+from fleet_agentpack.forge.errors import ForgeError, Loaded, call
+from fleet_agentpack.forge.files import UnparsableError, read_mapping
+from fleet_agentpack.forge.forks.bases import DefinitionFiles, ForkBases, cut, files_of, renamed
+from fleet_agentpack.forge.forks.three_way import compared, differences, line_diff
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name
-from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.semver import Version, VersionError, best_version, is_newer
 
@@ -34,6 +34,7 @@ class Fork:
     path: Path
     shown: str
     upstream: ForkRecord
+    in_file: bool = True  # whether the definition itself says that it is a fork
 
     def is_behind(self, latest: str | None) -> bool:
         """Whether a version is newer than the one that was forked or last merged."""
@@ -47,6 +48,15 @@ class Forks:
         self._configuration = configuration
         self._resolver = resolver
 
+    @property
+    def bases(self) -> ForkBases:
+        """What forks were made from. Raises `ForgeError` without a project."""
+        return ForkBases(self._configuration.directories.project)
+
+    def shown(self, path: Path) -> str:
+        """A path for a reader."""
+        return self._configuration.directories.shown(path)
+
     def listing(self, kind: str) -> results.ForkList:
         """Every fork; asks nothing of the network."""
         forks = self._all(kind)
@@ -57,7 +67,7 @@ class Forks:
                 upstream=results.Upstream(fork.upstream.name, fork.upstream.version),
                 localVersion=fork.version,
                 path=fork.shown,
-                hasUpstreamUpdate=fork.is_behind(self._latest(fork, network=False).value),
+                hasUpstreamUpdate=self._is_behind(fork, self._latest(fork, network=False).value),
             )
             for fork in forks.value
         )
@@ -79,7 +89,7 @@ class Forks:
             localVersion=fork.version,
             createdAt=fork.upstream.created_at,
             lastMerged=fork.upstream.merged_at,
-            hasUpstreamUpdate=fork.is_behind(latest.value),
+            hasUpstreamUpdate=self._is_behind(fork, latest.value),
             warnings=self._configuration.noted(
                 found.warnings, latest.warnings, [] if latest.value else [missing]
             ),
@@ -90,9 +100,11 @@ class Forks:
         found = self.find(name)
         fork = found.value
         upstream = self.upstream_of(fork)
-        ours = inherit(self.definition_of(fork), self._resolver)
-        theirs = inherit(upstream.value, self._resolver)
-        before, after = compared(theirs.fields), compared(ours.fields)
+        own = self.definition_of(fork)
+        ours, theirs = (inherit(each, self._resolver) for each in (own, upstream.value))
+        local, remote = files_of(own), files_of(upstream.value)
+        before = {**compared(theirs.fields), **_texts_beside(remote, local)}
+        after = {**compared(ours.fields), **_texts_beside(local, remote)}
         differing = differences(before, after)
         kinds = [each.changeType for each in differing]
         version = upstream.value.version
@@ -105,7 +117,9 @@ class Forks:
             summary=results.DifferenceCounts(
                 kinds.count("added"), kinds.count("removed"), kinds.count("modified")
             ),
-            unified=unified(before, after, labels) if layout == "unified" else UNKNOWN,
+            unified=_unified(remote, local, labels, upstream.value.name)
+            if layout == "unified"
+            else UNKNOWN,
             warnings=self._configuration.noted(
                 found.warnings,
                 upstream.warnings,
@@ -131,7 +145,7 @@ class Forks:
                 breakingChanges=is_breaking(fork.upstream.version, newest.value),
             )
             for fork, newest in zip(forks.value, latest, strict=True)
-            if newest.value and fork.is_behind(newest.value)
+            if newest.value and self._is_behind(fork, newest.value)
         )
         warnings = self._configuration.noted(forks.warnings, *(each.warnings for each in latest))
         return results.ForkCheck(updates, len(updates), bool(updates), warnings)
@@ -183,18 +197,42 @@ class Forks:
     def _all(self, kind: str) -> Loaded[list[Fork]]:
         forks: dict[tuple[Kind, str], Fork] = {}
         warnings: list[str] = []
+        records = self.bases.all() if self._has_project else ()
+        kept = {(each.kind, each.path): each for each in records}
         for each in KINDS:
             for tier in self._resolver.disk_tiers if kind in (each, "all") else ():
                 indexed = self._resolver.indexed(each, tier)
                 warnings += indexed.warnings
                 for found in indexed.value:
                     path, record = found.file.path, found.summary.fork
-                    if record:
-                        shown = self._configuration.directories.shown(path)
+                    beside = kept.get((each, path))
+                    origin = record or (beside.record if beside else None)
+                    if origin:
                         name, version = found.file.name, found.summary.version
-                        fork = Fork(each, name, version, path, shown, record)
+                        shown, in_file = self.shown(path), record is not None
+                        fork = Fork(each, name, version, path, shown, origin, in_file)
                         forks.setdefault((each, name), fork)
         return Loaded(list(forks.values()), tuple(warnings))
+
+    def _is_behind(self, fork: Fork, latest: str | None) -> bool:
+        """Whether upstream is newer, or other files under the same version: some have none."""
+        if latest is None or fork.is_behind(latest):
+            return latest is not None
+        kept = self.bases.find(fork.kind, fork.name) if self._has_project else None
+        base = self.bases.base(kept) if kept else None
+        source = kept.details.get("source", "") if kept else ""
+        if base is None or latest != fork.upstream.version or source not in ("local", "global"):
+            return False
+        wanted = Reference(fork.upstream.name, latest)
+        try:
+            now = self._resolver.resolve(fork.kind, wanted, source, apart_from=fork.path).value
+            return dict(files_of(now).files) != dict(base.files)
+        except ForgeError:
+            return False
+
+    @property
+    def _has_project(self) -> bool:
+        return self._configuration.directories.root is not None
 
     def _latest(self, fork: Fork, *, network: bool = True) -> Loaded[str | None]:
         """The latest upstream version that is known."""
@@ -212,6 +250,33 @@ class Forks:
         except (FileNotFoundError, UnparsableError):
             return []
         return [latest] if isinstance(latest, str) else []
+
+
+def _texts_beside(files: DefinitionFiles, other: DefinitionFiles) -> dict[str, str]:
+    """The files beside a definition that are not the same in another, by their paths."""
+    return {
+        name: each.data.decode("utf-8", "replace")
+        for name, each in files.others.items()
+        if other.others.get(name) != each
+    }
+
+
+def _unified(
+    upstream: DefinitionFiles, local: DefinitionFiles, labels: tuple[str, str], name: str
+) -> str:
+    """A line diff of the texts; what makes a fork a fork is no difference."""
+    text = renamed(local.text, local.suffix, name)
+    parts = cut(text, local.suffix)
+    if parts is not None:
+        for key in ("fork_of", "fork"):
+            parts = parts.without(key)
+        text = str(parts)
+    diff = line_diff(upstream.text, text, labels)
+    ours, theirs = _texts_beside(local, upstream), _texts_beside(upstream, local)
+    for path in sorted({*ours, *theirs}):
+        files = tuple(f"{label}/{path}" for label in labels)
+        diff += line_diff(theirs.get(path, ""), ours.get(path, ""), (files[0], files[1]))
+    return diff
 
 
 def is_breaking(current: str, latest: str) -> bool:

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from fleet_agentpack.forge.command_results import Merge
-from fleet_agentpack.forge.definitions.definition import Definition, read_data
-from fleet_agentpack.forge.definitions.inheritance import inherit
-from fleet_agentpack.forge.definitions.resolver import Resolver
-from fleet_agentpack.forge.errors import ForgeError, run
-from fleet_agentpack.forge.files import timestamp, write_text, writing_below
-from fleet_agentpack.forge.forks.changes import MISSING, Conflict, Edit, compared, dotted, three_way
-from fleet_agentpack.forge.forks.file_edits import edited
+from fleet_agentpack.forge.definitions.definition import (
+    BODY_FIELD,
+    Definition,
+    ForkRecord,
+    parse_text,
+)
+from fleet_agentpack.forge.errors import ForgeError, Loaded, Warnings, run
+from fleet_agentpack.forge.files import UnparsableError, timestamp, writing_below
+from fleet_agentpack.forge.forks.bases import (
+    DefinitionFiles,
+    ForkBases,
+    KeptFork,
+    cut,
+    files_of,
+    with_line_ends,
+)
 from fleet_agentpack.forge.forks.forks import Fork, Forks
-from fleet_agentpack.forge.loaded import Loaded, Warnings
+from fleet_agentpack.forge.forks.three_way import (
+    MISSING,
+    Conflict,
+    Merged,
+    Side,
+    Sides,
+    dotted,
+    merge_definition,
+    merge_lines,
+)
+from fleet_agentpack.forge.registries.trees import FileContent, write_files
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable
 from fleet_agentpack.kit.semver import is_newer
+from fleet_agentpack.kit.swap import New
 
-Side = Literal["ours", "theirs"]
+STATE = ".state"  # beside the copies: what they were made from
+MARKERS = (b"<<<<<<< ", b"=======\n", b">>>>>>> ")
 
 
 @dataclass(frozen=True)
@@ -30,15 +52,18 @@ class MergePlan:
 
     fork: Fork
     upstream: Definition
-    edits: tuple[Edit, ...]
-    conflicts: tuple[Conflict, ...]
-    base_is_known: bool = True  # whether the version that was forked can still be read
+    base: DefinitionFiles  # what the fork is based on after the merge
+    files: Mapping[str, FileContent | None] = field(default_factory=dict)  # None: removed
+    changes: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    disputed: frozenset[str] = frozenset()  # the files with conflicts
+    base_is_known: bool = True  # whether what was forked can still be read
     warnings: tuple[str, ...] = ()
 
     @property
     def is_needed(self) -> bool:
         """Whether upstream has anything that the fork was not merged with yet."""
-        return bool(self.edits or self.conflicts) or is_newer(
+        return bool(self.changes or self.conflicts) or is_newer(
             self.upstream.version, self.fork.upstream.version
         )
 
@@ -50,108 +75,273 @@ class MergePlan:
             path=self.fork.shown,
             from_=self.fork.upstream.version,
             to=self.upstream.version,
-            changes=tuple(dotted(edit.path) for edit in self.edits),
+            changes=self.changes,
             conflicts=tuple(conflict.shown() for conflict in self.conflicts),
             merged=merged,
             warnings=warnings,
         )
 
 
-def plan_merge(forks: Forks, resolver: Resolver, name: str) -> MergePlan:
+def plan_merge(forks: Forks, name: str, prefer: Side | None = None) -> MergePlan:
     """What upstream changed since the fork was made. Raises `ForgeError`."""
     found = forks.find(name)
     fork = found.value
     upstream = forks.upstream_of(fork)
+    theirs = files_of(upstream.value)
+    ours = files_of(forks.definition_of(fork))
     base = _base_of(fork, forks)
-    theirs = inherit(upstream.value, resolver)
-    warnings = [*found.warnings, *upstream.warnings, *base.warnings, *theirs.warnings]
-    results: Sequence[Edit | Conflict]
-    local, remote = compared(forks.definition_of(fork).data), compared(theirs.checked().fields)
-    if base.value is None:
-        results = [_disputed(each) for each in three_way({}, local, remote)]
-    else:
-        before = inherit(base.value, resolver)
-        warnings += before.warnings
-        results = three_way(compared(before.checked().fields), local, remote)
-    # A fork counts its own versions: where both sides moved on, its number stays.
-    settled = [each for each in results if not _is_version_conflict(each)]
+    theirs = _in_layout_of(ours, theirs, upstream.value)
+    before = base.value and _in_layout_of(ours, base.value, upstream.value)
+    labels = Sides(fork.name, f"{fork.upstream.name} {upstream.value.version}", prefer)
+    merged = _merged(before, ours, theirs, fork, labels)
     return MergePlan(
-        fork,
-        upstream.value,
-        tuple(each for each in settled if isinstance(each, Edit)),
-        tuple(each for each in settled if isinstance(each, Conflict)),
-        base.value is not None,
-        tuple(warnings),
+        fork=fork,
+        upstream=upstream.value,
+        base=theirs,
+        files={name: content for name, (content, _) in merged.items()},
+        changes=tuple(change for _, each in merged.values() for change in each.changes),
+        conflicts=tuple(conflict for _, each in merged.values() for conflict in each.conflicts),
+        disputed=frozenset(name for name, (_, each) in merged.items() if each.conflicts),
+        base_is_known=base.value is not None,
+        warnings=(*found.warnings, *upstream.warnings, *base.warnings),
     )
 
 
-def _base_of(fork: Fork, forks: Forks) -> Loaded[Definition | None]:
-    """The version that was forked, None when it is no longer available."""
+_Step = tuple[FileContent | None, Merged]  # a file after a merge, and how it came about
+
+
+def _merged(
+    base: DefinitionFiles | None,
+    ours: DefinitionFiles,
+    theirs: DefinitionFiles,
+    fork: Fork,
+    sides: Sides,
+) -> dict[str, _Step]:
+    """Every file that changes or is in dispute: the definition first, then those beside it."""
+    before = base.text if base else None
+    whole = merge_definition(
+        before, ours.text, theirs.text, ours.suffix, BODY_FIELD[fork.kind], sides
+    )
+    own = ours.files[ours.main]
+    content = FileContent(whole.text.encode(), own.executable)
+    results: dict[str, _Step] = {ours.main: (content, whole)}
+    known = base.others if base else {}
+    for name in sorted({*known, *ours.others, *theirs.others}):
+        step = _merged_file(
+            name, known.get(name), ours.files.get(name), theirs.files.get(name), sides
+        )
+        if step[1].changes or step[1].conflicts:
+            results[name] = step
+    return results
+
+
+def _merged_file(
+    name: str,
+    base: FileContent | None,
+    ours: FileContent | None,
+    theirs: FileContent | None,
+    sides: Sides,
+) -> _Step:
+    if ours == theirs or theirs == base:
+        return ours, Merged("")
+    if ours == base:
+        return theirs, Merged("", (name,))
+    texts = [_as_text(each) for each in (base, ours, theirs)]
+    before, local, upstream = texts
+    if local is not None and upstream is not None:
+        merged = merge_lines(before, local, upstream, name, sides)
+        executable = bool(ours and ours.executable)
+        return FileContent(merged.text.encode(), executable), merged
+    shown = [
+        MISSING if each is None else text
+        for each, text in zip((base, ours, theirs), texts, strict=True)
+    ]
+    conflict = Conflict((name,), *shown)
+    kept = theirs if sides.prefer == "theirs" else ours
+    return kept, Merged("", (name,) if sides.prefer == "theirs" else (), (conflict,))
+
+
+def _as_text(content: FileContent | None) -> str | None:
+    if content is None or b"\0" in content.data:
+        return None
+    try:
+        return content.data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _in_layout_of(
+    ours: DefinitionFiles, other: DefinitionFiles, upstream: Definition
+) -> DefinitionFiles:
+    """Upstream's files as the fork would have them: the same main file, in the same form."""
+    if other.suffix == ours.suffix:
+        return other
+    from fleet_agentpack.forge.definitions.author import definition_text
+
+    fields = parse_text(other.text, other.suffix, upstream.kind)
+    text = definition_text(fields, upstream.kind, "md" if ours.suffix == ".md" else "yaml")
+    return DefinitionFiles(ours.main, {**other.others, ours.main: FileContent(text.encode())})
+
+
+def _base_of(fork: Fork, forks: Forks) -> Loaded[DefinitionFiles | None]:
+    """What was forked: as it was kept, else that version of upstream, None if neither is there."""
+    kept = forks.bases.find(fork.kind, fork.name)
+    if kept and kept.record.version == fork.upstream.version and (base := forks.bases.base(kept)):
+        return Loaded(base)
     if not fork.upstream.version:
         return Loaded(None)
     try:
-        return forks.upstream_of(fork, fork.upstream.version)
+        found = forks.upstream_of(fork, fork.upstream.version)
     except ForgeError as error:
         if error.code not in ("AGENT_NOT_FOUND", "TOOL_NOT_FOUND"):
             raise
         return Loaded(None)
-
-
-def _disputed(result: Edit | Conflict) -> Conflict:
-    """Without a base it is unknown which side changed, so a person has to decide."""
-    if isinstance(result, Conflict):
-        return result
-    return Conflict(result.path, MISSING, MISSING, result.value)
+    return Loaded(files_of(found.value), found.warnings)
 
 
 def merge(
-    forks: Forks, resolver: Resolver, root: Path, name: str, prefer: Side | None, now: datetime
+    forks: Forks,
+    root: Path,
+    name: str,
+    prefer: Side | None,
+    now: datetime,
+    *,
+    resolved: bool = False,
 ) -> MergePlan:
-    """Merge upstream into a fork below a `.fractary` directory. Raises `ForgeError`."""
+    """Merge upstream into a fork below a `.fractary` directory. Raises `ForgeError`.
+
+    With `resolved` the copies that an earlier merge left are taken, once nothing is marked in them.
+    """
     # Planned under the lock, so that nothing changes the fork between reading and writing.
     with writing_below(root):
-        plan = plan_merge(forks, resolver, name)
+        forks.bases.swap.recover()
+        plan = plan_merge(forks, name, prefer)
+        if resolved:
+            plan = _with_copies(plan, forks.bases)
+        elif plan.conflicts and prefer is None:
+            raise _in_dispute(plan, forks)
         if plan.is_needed:
-            write_merge(plan, prefer, now)
+            _write(plan, forks.bases, now)
     return plan
 
 
-def write_merge(plan: MergePlan, prefer: Side | None, now: datetime) -> None:
-    """Write a planned merge. Raises `ForgeError` `CONFLICT_ERROR`, with nothing written."""
-    if plan.conflicts and prefer is None:
-        fields = ", ".join(dotted(conflict.path) for conflict in plan.conflicts)
-        what = f"Both {plan.fork.name} and its upstream changed {fields}"
-        if not plan.base_is_known:
-            source = f"{plan.fork.upstream.name} {plan.fork.upstream.version}".rstrip()
-            what = (
-                f"{source} is no longer available, so every difference needs a decision: {fields}"
-            )
-        raise ForgeError.conflict(
-            f"{what}; nothing was written",
-            run("Take upstream's: {}", "merge", plan.fork.name, "--theirs"),
-            run("Keep the fork's: {}", "merge", plan.fork.name, "--ours"),
-            **jsonable(plan.shown()),
-        )
-    taken = plan.conflicts if prefer == "theirs" else ()
-    edits = [*plan.edits, *(Edit(each.path, each.upstream) for each in taken)]
-    text = edited(plan.fork.path, plan.fork.kind, [*edits, *_record(plan, now)])
-    try:
-        write_text(plan.fork.path, text)
-    except OSError as error:
-        raise ForgeError.unwritable(plan.fork.path, error) from error
-
-
-def _record(plan: MergePlan, now: datetime) -> list[Edit]:
-    """The fork record as it reads after a merge."""
+def _write(plan: MergePlan, bases: ForkBases, now: datetime) -> None:
+    fork, folder = plan.fork, plan.fork.path.parent
     moment = timestamp(now)
-    current = read_data(plan.fork.path, plan.fork.kind).get("fork_of")
-    updates = {"version": plan.upstream.version, "merged_at": moment}
-    if isinstance(current, dict):
-        return [Edit(("fork_of", key), value) for key, value in updates.items()]
-    record = plan.fork.upstream
-    whole = {"name": record.name, "forked_at": record.created_at or moment, **updates}
-    return [Edit(("fork_of",), whole)]
+    record = replace(fork.upstream, version=plan.upstream.version, merged_at=moment)
+    files = dict(plan.files)
+    main = files[fork.path.name]
+    text = _recorded(main.data.decode() if main else "", fork, record)
+    files[fork.path.name] = FileContent(text.encode())
+    kept = bases.find(fork.kind, fork.name)
+    details = kept.details if kept else {}
+    new = KeptFork(fork.kind, fork.name, fork.path, record, plan.base.main, details)
+    writes: dict[Path, New] = {
+        folder / name: each.data if each else None for name, each in files.items()
+    }
+    if bases.conflicts(fork.kind, fork.name).is_dir():
+        writes[bases.conflicts(fork.kind, fork.name)] = None
+    bases.swap.replace({**writes, **bases.changes(new, plan.base)})
+    for name, each in files.items():
+        if each and each.executable:
+            (folder / name).chmod((folder / name).stat().st_mode | 0o111)
 
 
-def _is_version_conflict(result: Edit | Conflict) -> bool:
-    return isinstance(result, Conflict) and result.path == ("version",)
+def _recorded(text: str, fork: Fork, record: ForkRecord) -> str:
+    """The fork's text with its record as it reads after a merge. Raises `ForgeError`."""
+    if not fork.in_file:
+        return _checked(text, fork)
+    parts = cut(text, fork.path.suffix)
+    if parts is None:
+        raise _not_editable(fork)
+    known = parts.values.get("fork_of")
+    origin = (
+        dict(known)
+        if isinstance(known, dict)
+        else {"forked_at": record.created_at or record.merged_at}
+    )
+    origin = {
+        "name": record.name,
+        **origin,
+        "version": record.version,
+        "merged_at": record.merged_at,
+    }
+    return _checked(with_line_ends(str(parts.with_value("fork_of", origin)), text), fork)
+
+
+def _checked(text: str, fork: Fork) -> str:
+    try:
+        parse_text(text, fork.path.suffix, fork.kind)
+    except UnparsableError as error:
+        raise _not_editable(fork) from error
+    return text
+
+
+def _not_editable(fork: Fork) -> ForgeError:
+    return ForgeError.conflict(
+        f"{fork.path.name} cannot be edited without changing other values; nothing was written",
+        "Make the change by hand",
+        path=fork.shown,
+    )
+
+
+def _in_dispute(plan: MergePlan, forks: Forks) -> ForgeError:
+    """Write copies with markers, and say where they are; the fork itself stays as it is."""
+    fork = plan.fork
+    fields = ", ".join(dotted(conflict.path) for conflict in plan.conflicts)
+    what = f"Both {fork.name} and its upstream changed {fields}"
+    if not plan.base_is_known:
+        source = f"{fork.upstream.name} {fork.upstream.version}".rstrip()
+        what = f"{source} is no longer available, so every difference needs a decision: {fields}"
+    folder = forks.bases.conflicts(fork.kind, fork.name)
+    copies = {
+        name: each
+        for name, each in plan.files.items()
+        if each is not None and name in plan.disputed
+    }
+    state = FileContent(_state_of(plan).encode())
+    forks.bases.swap.replace({folder: partial(write_files, {**copies, STATE: state})})
+    places = sorted(forks.shown(folder / name) for name in copies)
+    return ForgeError.conflict(
+        f"{what}; {fork.shown} is as it was, and both sides are marked in {', '.join(places)}",
+        run("Settle them in the copy, then: {}", "merge", fork.name, "--resolved"),
+        run("Or take upstream's: {}", "merge", fork.name, "--theirs"),
+        run("Or keep the fork's: {}", "merge", fork.name, "--ours"),
+        **jsonable(plan.shown()),
+        copies=places,
+    )
+
+
+def _state_of(plan: MergePlan) -> str:
+    """What tells whether either side has changed since copies were made."""
+    digest = hashlib.sha256()
+    for name, each in sorted(plan.files.items()):
+        digest.update(name.encode() + b"\0" + (each.data if each else b""))
+    return f"{plan.upstream.version} {digest.hexdigest()}\n"
+
+
+def _with_copies(plan: MergePlan, bases: ForkBases) -> MergePlan:
+    """The plan with what a person made of the copies. Raises `ForgeError`."""
+    fork, folder = plan.fork, bases.conflicts(plan.fork.kind, plan.fork.name)
+    again = run("Start again: {}", "merge", fork.name)
+    try:
+        state = (folder / STATE).read_text()
+        copies = {name: (folder / name).read_bytes() for name in plan.disputed}
+    except OSError as error:
+        raise ForgeError.conflict(f"{fork.name} has no merge to finish", again) from error
+    if state != _state_of(plan):
+        raise ForgeError.conflict(
+            f"{fork.name} or its upstream has changed since the copies were made", again
+        )
+    left = [name for name, data in copies.items() if any(marker in data for marker in MARKERS[::2])]
+    if left:
+        raise ForgeError.conflict(
+            f"{', '.join(left)} still has markers; nothing was written",
+            "Keep one side of each, and remove the lines with <<<<<<<, ======= and >>>>>>>",
+        )
+    files = {
+        name: FileContent(copies[name], bool(each and each.executable)) if name in copies else each
+        for name, each in plan.files.items()
+    }
+    changes = tuple(dict.fromkeys([*plan.changes, *(dotted(each.path) for each in plan.conflicts)]))
+    return replace(plan, files=files, changes=changes, conflicts=())

@@ -2,59 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.command_results import Installation, PluginUpdate, Removal, Updates
-from fleet_agentpack.forge.config.configuration import Configuration
-from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, call, run
-from fleet_agentpack.forge.files import write_json, writing_below
+from fleet_agentpack.forge.config.configuration import Configuration, Registry
+from fleet_agentpack.forge.definitions.repository import manifest_of
+from fleet_agentpack.forge.errors import ForgeError, Loaded, call, noted, run
+from fleet_agentpack.forge.files import writing_below
 from fleet_agentpack.forge.forks.forks import is_breaking
-from fleet_agentpack.forge.loaded import Loaded, noted
-from fleet_agentpack.forge.names import Reference, Scope, checked_reference, is_usable_name
-from fleet_agentpack.forge.plugins.folders import MANIFESTS, manifest_of, plugin_swap
-from fleet_agentpack.forge.plugins.manifest import dependencies_of
-from fleet_agentpack.forge.plugins.plugins import (
+from fleet_agentpack.forge.names import Reference, checked_reference, is_usable_name
+from fleet_agentpack.forge.plugins.contents import (
     InstalledPlugin,
-    InstalledPlugins,
-    Package,
-    Plugins,
-    choose,
+    Pin,
+    Place,
+    checksums,
+    dependencies_of,
+    edited_files,
+    listed_files,
+    lock_of,
+    refuse_edited,
 )
-from fleet_agentpack.forge.registries.client import Offer, RegistryClient, checksum_of, safe_url
+from fleet_agentpack.forge.plugins.offers import Package, choose, not_offered, rivals
+from fleet_agentpack.forge.plugins.plugins import InstalledPlugins, Plugins
+from fleet_agentpack.forge.registries.catalogue import (
+    ManifestFile,
+    Offer,
+    as_json,
+    origin_as_text,
+    origin_of_text,
+)
+from fleet_agentpack.forge.registries.client import RegistryClient, Survey
+from fleet_agentpack.forge.registries.trees import FileContent, write_files
 from fleet_agentpack.forge.results import PluginVersion
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
-from fleet_agentpack.kit.semver import is_newer
 from fleet_agentpack.kit.swap import New, Swap
 
 MOST_DEPENDENCIES = 50
-
-# Kind of component → the endings its files may have; the first is the default.
-ENDINGS = {
-    "agents": (".yaml", ".yml", ".md"),
-    "tools": (".yaml", ".yml", ".md"),
-    "workflows": (".yaml", ".yml", ".json"),
-    "templates": (".yaml", ".yml", ".md"),
-    "hooks": (".js", ".sh", ".py"),
-    "commands": (".md",),
-}
-
-
-@dataclass(frozen=True)
-class ListedComponent:
-    """One component as a manifest lists it, not yet checked."""
-
-    kind: str
-    name: object
-    source: object
-    checksum: str | None
 
 
 @dataclass(frozen=True)
@@ -65,39 +54,62 @@ class Installer:
     _plugins: Plugins
     _client: RegistryClient
 
-    def install(self, plugin: str, scope: Scope, *, force: bool = False) -> Installation:
+    def install(self, plugin: str, place: Place, *, force: bool = False) -> Installation:
         """Install a plugin and what it needs, all of it or nothing. Raises `ForgeError`."""
         reference = checked_reference("plugin", plugin)
         survey = self._plugins.survey()
-        order = self._with_dependencies(reference, survey.offers, scope)
+        order = self._with_dependencies(reference, survey, place)
         if not order.value:
-            raise ForgeError.plugin_missing(str(reference), searched=survey.searched)
-        with self._writing(scope) as swap:
-            installed = self._plugins.installed(scope)
+            raise not_offered(reference, survey)
+        with self._writing(place) as swap:
+            installed = self._plugins.installed(place)
             own = installed.named(reference.name)
             if own and not force:
                 raise ForgeError.conflict(
-                    f"{own.name} {own.version} is already installed ({scope})",
+                    f"{own.name} {own.version} is already installed ({place.scope})",
                     run("Update it: {}", "update", own.name),
                     "Or install it again with --force",
                 )
-            self._put(order.value, scope, installed, swap.value, force=force)
+            self._put(order.value, place, installed, swap.value, force=force)
         return Installation(
-            tuple(
-                PluginVersion(each.offer.name, each.offer.version, scope) for each in order.value
-            ),
+            _versions(order.value, place),
             self._configuration.noted(
                 survey.warnings, order.warnings, swap.warnings, installed.warnings
             ),
         )
 
-    def uninstall(self, name: str, scope: Scope | None, *, force: bool = False) -> Removal:
+    def restore(self, place: Place, *, force: bool = False) -> Installation:
+        """Install what the lockfile says and is not there, at the same commits.
+
+        Raises `ForgeError`, with nothing installed: `INTEGRITY_ERROR` for other files than then.
+        """
+        pins = place.pins()
+        if not pins:
+            raise ForgeError.config(
+                self._configuration.directories.shown(place.lockfile),
+                "there is nothing to install; name a plugin: fleet-agentpack forge install PLUGIN",
+            )
+        with self._writing(place) as swap:
+            installed = self._plugins.installed(place)
+            packages = []
+            for name, pin in pins.items():
+                own = installed.named(name)
+                if own and (not force or not edited_files(own)):
+                    continue
+                packages.append(self._pinned(name, pin))
+            self._put(packages, place, installed, swap.value, force=force)
+        warnings = [warning for each in packages for warning in each.warnings]
+        return Installation(
+            _versions(packages, place), self._configuration.noted(warnings, swap.warnings)
+        )
+
+    def uninstall(self, name: str, place: Place | None, *, force: bool = False) -> Removal:
         """Remove a plugin. Raises `ForgeError` when it was edited or is needed, unless forced."""
         name = checked_reference("plugin", name).name
         installed = self._plugins.installed()
-        own = installed.named(name, scope)
+        own = installed.named(name, place)
         if own is None:
-            raise ForgeError.plugin_missing(name)
+            raise installed.missing(name)
         copies = [each for each in installed.plugins if each.name == name]
         needing = [each.name for each in installed.plugins if name in _needs(each.manifest)]
         if needing and len(copies) == 1 and not force:
@@ -107,10 +119,11 @@ class Installer:
                 plugin=name,
                 neededBy=needing,
             )
-        with self._writing(own.scope) as swap:
+        with self._writing(own.place) as swap:
             if not force:
-                _refuse_edited(own)
-            swap.value.replace({own.folder: None})
+                refuse_edited(own)
+            pins = {k: pin for k, pin in own.place.pins().items() if k != name}
+            swap.value.replace({own.folder: None, **_lock_change(own.place, pins)})
         removed = PluginVersion(own.name, own.version, own.scope)
         warnings = self._configuration.noted(installed.warnings, swap.warnings)
         return Removal(removed, warnings)
@@ -122,42 +135,39 @@ class Installer:
         installed = self._plugins.installed()
         unknown = set(names) - {each.name for each in installed.plugins}
         if unknown:
-            raise ForgeError.plugin_missing(min(unknown))
+            raise installed.missing(min(unknown))
         survey = self._plugins.survey()
         updated: list[PluginUpdate] = []
         skipped: list[PluginUpdate] = []
         warnings = [*self._configuration.warnings, *installed.warnings, *survey.warnings]
         for plugin in installed.plugins:
-            offers = [each for each in survey.offers if each.name == plugin.name]
+            offers = [each for each in survey.offers if plugin.is_offered_by(each)]
             newest = choose(offers, "latest")
             if (names and plugin.name not in names) or newest is None:
                 continue
-            current = self._plugins.installed(plugin.scope).named(plugin.name) or plugin
-            if not is_newer(newest.version, current.version):
+            current = self._plugins.installed(plugin.place).named(plugin.name) or plugin
+            if not current.is_behind(newest):
                 continue  # also when another plugin's update has brought it along
-            step = PluginUpdate(plugin.name, plugin.version, newest.version)
+            step = _step(plugin, newest)
             if is_breaking(plugin.version, newest.version) and not breaking:
                 skipped.append(replace(step, reason="breaking"))
                 continue
             if not dry_run:
                 reference = Reference(plugin.name, newest.version)
-                warnings += self._update(reference, plugin.scope, survey.offers, updated)
+                own = replace(survey, offers=_without_rivals(survey.offers, plugin))
+                warnings += self._update(reference, plugin.place, own, updated)
             updated.append(replace(step, scope=plugin.scope))
         return Updates(tuple(updated), tuple(skipped), dry_run, noted(warnings))
 
     def _update(
-        self,
-        reference: Reference,
-        scope: Scope,
-        offers: Sequence[Offer],
-        done: Sequence[PluginUpdate],
+        self, reference: Reference, place: Place, survey: Survey, done: Sequence[PluginUpdate]
     ) -> tuple[str, ...]:
         """Update one plugin with what it needs; an error names those that were updated before."""
         try:
-            order = self._with_dependencies(reference, offers, scope)
-            with self._writing(scope) as swap:
-                installed = self._plugins.installed(scope)
-                self._put(order.value, scope, installed, swap.value, force=False)
+            order = self._with_dependencies(reference, survey, place)
+            with self._writing(place) as swap:
+                installed = self._plugins.installed(place)
+                self._put(order.value, place, installed, swap.value, force=False)
         except ForgeError as error:
             if not done:
                 raise
@@ -172,7 +182,7 @@ class Installer:
         return (*order.warnings, *swap.warnings)
 
     def _with_dependencies(
-        self, reference: Reference, offers: Sequence[Offer], scope: Scope
+        self, reference: Reference, survey: Survey, place: Place
     ) -> Loaded[list[Package]]:
         """The plugin and those it needs that are not installed; empty when no registry offers it.
 
@@ -186,15 +196,18 @@ class Installer:
             known = chosen.get(wanted.name)
             if known and wanted.choose([known.offer.version]) is None:
                 raise _unmet(needed_by, wanted, f"but another plugin needs {known.offer.version}")
-            if known or (needed_by and self._satisfied(wanted, scope)):
+            if known or (needed_by and self._satisfied(wanted, place)):
                 continue
-            offer = choose([each for each in offers if each.name == wanted.name], wanted.wanted)
+            offers = [each for each in survey.offers if each.name == wanted.name]
+            offer = choose(offers, wanted.wanted)
             if offer is None and needed_by:
                 raise _unmet(needed_by, wanted, "which no registry offers")
             if offer is None:
                 return Loaded([])
             chosen[wanted.name] = package = self._plugins.package_of(offer)
             warnings += package.warnings
+            if all(each.name != wanted.wanted for each in self._configuration.registries):
+                warnings += rivals(offer, offers)
             if len(chosen) > MOST_DEPENDENCIES:
                 raise ForgeError.dependency(
                     f"{reference.name} needs more than {MOST_DEPENDENCIES} plugins; "
@@ -207,47 +220,88 @@ class Installer:
                 warnings += [
                     f"{wanted.name} needs {need}, which is not installed"
                     for need in needs
-                    if not self._satisfied(need, scope)
+                    if not self._satisfied(need, place)
                 ]
         return Loaded(list(reversed(chosen.values())), tuple(warnings))
 
-    def _satisfied(self, wanted: Reference, scope: Scope) -> bool:
-        """Whether a plugin of that scope finds what it needs; all projects share the global one."""
-        own = self._plugins.installed(scope).named(wanted.name)
-        if own is None and scope == "local":
-            own = self._plugins.installed("global").named(wanted.name)
+    def _satisfied(self, wanted: Reference, place: Place) -> bool:
+        """Whether a plugin there finds what it needs; all projects share the global one."""
+        own = self._plugins.installed(place).named(wanted.name)
+        if own is None and place.scope == "local":
+            shared = self._plugins.place("global", place.program)
+            own = self._plugins.installed(shared).named(wanted.name)
         return own is not None and wanted.choose([own.version]) is not None
+
+    def _pinned(self, name: str, pin: Pin) -> Package:
+        """What the lockfile says of a plugin, fetched again. Raises `ForgeError`."""
+        origin = origin_of_text(pin.source, pin.commit)
+        known = {each.name: each for each in self._configuration.registries}
+        registry = known.get(pin.registry) or Registry(pin.registry, pin.source.get("url", ""), 0)
+        if origin is None or not is_usable_name(name):
+            raise ForgeError.config(name[:80], "the lockfile has no usable source for this plugin")
+        offer = Offer(
+            name,
+            pin.version,
+            UNKNOWN,
+            UNKNOWN,
+            UNKNOWN,
+            registry,
+            origin,
+            revision=pin.revision,
+            entry=pin.added,
+        )
+        package = self._with_files(self._plugins.package_of(offer))
+        if checksums(package.files) != dict(pin.files):
+            raise ForgeError(
+                "INTEGRITY_ERROR",
+                f"{name} {pin.version} has other files than the lockfile says; "
+                "nothing was installed",
+                "If the change is meant, install it anew: fleet-agentpack forge install "
+                f"{name} --force",
+                plugin=name,
+                expected=pin.integrity,
+            )
+        return package
 
     def _put(
         self,
         order: Sequence[Package],
-        scope: Scope,
+        place: Place,
         installed: InstalledPlugins,
         swap: Swap,
         *,
         force: bool,
     ) -> None:
-        """Stage everything, then put it in place together."""
+        """Stage everything, then put it in place together with the lockfile."""
         changes: dict[Path, New] = {}
+        pins = place.pins()
         for package in order:
             name = package.offer.name
             own = installed.named(name)
-            place = own.folder if own else self._plugins.base(scope) / name
+            folder = own.folder if own else place.base / name
             if own is None:
-                _refuse_occupied(place, force=force)
+                _refuse_occupied(folder, force=force)
             elif not force:
-                _refuse_edited(own)
-            changes[place] = partial(self._stage, package)
-        swap.replace(changes)
+                refuse_edited(own)
+            whole = self._with_files(package)
+            pins[name] = _pin_of(whole)
+            changes[folder] = partial(write_files, whole.files)
+        if changes:
+            swap.replace({**changes, **_lock_change(place, pins)})
 
-    def _stage(self, package: Package, folder: Path) -> None:
-        offer, manifest = package.offer, package.manifest
-        for name, url, checksum in _files(offer, manifest):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(self._content(offer, name, url, checksum))
+    def _with_files(self, package: Package) -> Package:
+        """The package with every file; a manifest's are downloaded and verified now."""
+        offer, origin = package.offer, package.offer.origin
+        if package.files or not isinstance(origin, ManifestFile):
+            return package
+        files = {
+            name: FileContent(self._content(offer, name, url, checksum))
+            for name, url, checksum in listed_files(offer, origin, package.manifest)
+        }
         # Known by the name it was requested by, whatever its manifest calls it.
         known_as = {"name": offer.name, "version": offer.version}
-        write_json(folder / "plugin.json", {**manifest, **known_as})
+        files["plugin.json"] = FileContent(as_json({**package.manifest, **known_as}))
+        return replace(package, files=files)
 
     def _content(self, offer: Offer, name: str, url: str, checksum: str | None) -> bytes:
         verify = self._configuration.verify_checksums
@@ -262,41 +316,49 @@ class Installer:
         return self._client.download(offer, url, checksum if verify else None)
 
     @contextmanager
-    def _writing(self, scope: Scope) -> Iterator[Loaded[Swap]]:
-        base = self._plugins.base(scope)
-        with writing_below(base.parent):
-            swap = plugin_swap(base)
+    def _writing(self, place: Place) -> Iterator[Loaded[Swap]]:
+        with writing_below(place.base.parent):
+            swap = place.swap
             recovered = swap.recover()
             yield Loaded(swap, recovered.left if recovered else ())
 
 
-def _components(manifest: Mapping[str, Any]) -> Iterator[ListedComponent]:
-    inner = manifest.get("components")
-    table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
-    for kind in ENDINGS:
-        items = table.get(kind)
-        for item in items if isinstance(items, list) else ():
-            fields = item if isinstance(item, Mapping) else {"name": item}
-            source = fields.get("source") or fields.get("url") or fields.get("file")
-            yield ListedComponent(
-                kind, fields.get("name"), source, checksum_of(fields.get("checksum"))
-            )
+def _versions(packages: Sequence[Package], place: Place) -> tuple[PluginVersion, ...]:
+    return tuple(
+        PluginVersion(each.offer.name, each.offer.version, place.scope) for each in packages
+    )
 
 
-def _files(offer: Offer, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
-    """The files of a plugin: where each goes, where it comes from, what it must hash to."""
-    for each in _components(manifest):
-        url, kind = safe_url(offer.manifest_url, each.source), each.kind
-        if url is None or not is_usable_name(each.name) or "/" in str(each.name):
-            raise ForgeError.invalid(
-                f"{offer.name}: one of its {kind} has no usable name or source; "
-                "nothing was installed",
-                "Tell the plugin's maintainer",
-                plugin=offer.name,
-            )
-        ending = PurePosixPath(urlsplit(url).path).suffix
-        file_name = f"{each.name}{ending if ending in ENDINGS[kind] else ENDINGS[kind][0]}"
-        yield f"{kind}/{file_name}", url, each.checksum
+def _step(plugin: InstalledPlugin, newest: Offer) -> PluginUpdate:
+    """The step to an offer; where both have the same version, their revisions tell them apart."""
+    before, after = plugin.version, newest.version
+    if before == after and plugin.pin:
+        before, after = f"{before}+{plugin.pin.revision[:7]}", f"{after}+{newest.revision[:7]}"
+    return PluginUpdate(plugin.name, before, after)
+
+
+def _without_rivals(offers: Sequence[Offer], plugin: InstalledPlugin) -> tuple[Offer, ...]:
+    """The offers without those of other registries for a plugin that came from one."""
+    return tuple(each for each in offers if each.name != plugin.name or plugin.is_offered_by(each))
+
+
+def _pin_of(package: Package) -> Pin:
+    offer = package.offer
+    return Pin(
+        version=offer.version,
+        registry=offer.registry.name,
+        source=origin_as_text(offer.origin),
+        files=checksums(package.files),
+        commit=package.commit,
+        revision=offer.revision or package.commit,
+        added=package.added,
+    )
+
+
+def _lock_change(place: Place, pins: Mapping[str, Pin]) -> dict[Path, New]:
+    if not pins and not place.lockfile.exists():
+        return {}
+    return {place.lockfile: lock_of(pins) if pins else None}
 
 
 def _unmet(needed_by: str, wanted: Reference, why: str) -> ForgeError:
@@ -323,35 +385,3 @@ def _refuse_occupied(folder: Path, *, force: bool) -> None:
             "Install over it with --force" if is_broken_plugin else "Move it away first",
             path=str(folder),
         )
-
-
-def _refuse_edited(plugin: InstalledPlugin) -> None:
-    """Refuse to change a plugin with edited or added files: the user wants to keep them."""
-    recorded = dict(_recorded(plugin))
-    files = [path for path in sorted(plugin.folder.rglob("*")) if not path.is_dir()]
-    edited = [
-        name
-        for path in files
-        if (name := path.relative_to(plugin.folder).as_posix()) not in MANIFESTS
-        and (name not in recorded or _differs(path, recorded[name]))
-    ]
-    if edited:
-        more = f" and {len(edited) - MOST_SHOWN} more" if len(edited) > MOST_SHOWN else ""
-        raise ForgeError.conflict(
-            f"{plugin.name} contains files that were edited or added after installation: "
-            f"{', '.join(edited[:MOST_SHOWN])}{more}; nothing was changed",
-            "Copy them into an agent or tool of your own, then use --force",
-            plugin=plugin.name,
-            edited=edited[:MOST_SHOWN],
-        )
-
-
-def _recorded(plugin: InstalledPlugin) -> Iterator[tuple[str, str | None]]:
-    """The files that the manifest accounts for, each with its checksum if there is one."""
-    for each in _components(plugin.manifest):
-        for ending in ENDINGS[each.kind]:
-            yield f"{each.kind}/{each.name}{ending}", each.checksum
-
-
-def _differs(path: Path, digest: str | None) -> bool:
-    return digest is not None and hashlib.sha256(path.read_bytes()).hexdigest() != digest

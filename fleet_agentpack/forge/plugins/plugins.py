@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge import parsing, results
+from fleet_agentpack.forge import results
 from fleet_agentpack.forge.config.configuration import Configuration
-from fleet_agentpack.forge.config.masking import masked_url
 from fleet_agentpack.forge.definitions.definition import version_of
-from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError, run
-from fleet_agentpack.forge.loaded import noted
-from fleet_agentpack.forge.names import Scope, version_order
-from fleet_agentpack.forge.plugins.folders import manifest_of, plugin_folders, plugin_swap
-from fleet_agentpack.forge.plugins.manifest import components, of_offer, plugin_info
-from fleet_agentpack.forge.plugins.search import ranked
-from fleet_agentpack.forge.registries.client import Offer, RegistryClient, Survey
-from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.forge.definitions.dialects import sought
+from fleet_agentpack.forge.definitions.folders import Folders
+from fleet_agentpack.forge.definitions.repository import manifest_of, plugin_folders
+from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError, noted, run
+from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
+from fleet_agentpack.forge.names import NO_VERSION, Format, Reference, Scope
+from fleet_agentpack.forge.plugins.contents import (
+    InstalledPlugin,
+    Pin,
+    Place,
+    Program,
+    components,
+    of_offer,
+    plugin_info,
+)
+from fleet_agentpack.forge.plugins.offers import (
+    Package,
+    choose,
+    newest_first,
+    not_offered,
+    package_of,
+    ranked,
+    similar_names,
+)
+from fleet_agentpack.forge.registries.catalogue import Offer
+from fleet_agentpack.forge.registries.client import RegistryClient, Survey
+from fleet_agentpack.forge.registries.git import QUICK_S
+from fleet_agentpack.kit.paths import expand_home
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.semver import best_version, is_newer
 
 SCOPES: tuple[Scope, ...] = ("local", "global")
+PROGRAMS: tuple[Program, ...] = ("fractary", "claude")
 NO_REGISTRY = f"No registry is configured. {ADD_REGISTRY.for_agent()}"
-
-
-@dataclass(frozen=True)
-class InstalledPlugin(results.PluginVersion):
-    """A plugin on disk."""
-
-    folder: Path
-    manifest: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,10 +60,10 @@ class InstalledPlugins:
         """What is wrong with any of them."""
         return (*self.interrupted, *self.broken.values())
 
-    def named(self, name: str, scope: Scope | None = None) -> InstalledPlugin | None:
+    def named(self, name: str, place: Place | None = None) -> InstalledPlugin | None:
         """The first plugin of a name."""
         found = (each for each in self.plugins if each.name == name)
-        return next((each for each in found if scope in (each.scope, None)), None)
+        return next((each for each in found if place in (each.place, None)), None)
 
     def find(self, name: str) -> InstalledPlugin | None:
         """A plugin by its name or its directory's, the project's before the user's.
@@ -67,79 +81,113 @@ class InstalledPlugins:
             )
         return found
 
-
-@dataclass(frozen=True)
-class Package:
-    """A plugin that a registry offers, with its own manifest."""
-
-    offer: Offer
-    manifest: Mapping[str, Any]
-    warnings: tuple[str, ...] = ()
+    def missing(self, name: str) -> ForgeError:
+        """No plugin of a name is installed; says which names are like it."""
+        names = {each.name for each in self.plugins}
+        return ForgeError.plugin_missing(name, similar=similar_names(name, names - {name}))
 
 
 class Plugins:
     """Queries over installed and offered plugins."""
 
-    def __init__(self, configuration: Configuration, client: RegistryClient) -> None:
+    def __init__(
+        self, configuration: Configuration, client: RegistryClient, folders: Folders
+    ) -> None:
         self._configuration = configuration
         self._client = client
+        self._folders = folders
 
-    def base(self, scope: Scope) -> Path:
-        """The directory that a scope's plugins are in."""
-        configuration = self._configuration
-        root = configuration.directories.project if scope == "local" else configuration.global_root
-        return root / "plugins"
+    def place(self, scope: Scope, program: Program = "fractary") -> Place:
+        """Where a program finds the plugins of a scope. Raises `ForgeError` without a project."""
+        configuration, directories = self._configuration, self._configuration.directories
+        if program == "claude":
+            given = directories.environ.get("CLAUDE_CONFIG_DIR", "").strip()
+            own = expand_home(given, directories.home) if given else directories.home / ".claude"
+            root = directories.project.parent / ".claude" if scope == "local" else own
+            return Place(scope, "claude", root / "skills")
+        root = directories.project if scope == "local" else configuration.global_root
+        return Place(scope, "fractary", root / "plugins")
 
-    def installed(self, scope: str = "all") -> InstalledPlugins:
-        """The plugins on disk."""
+    def places(self, scope: str = "all") -> list[Place]:
+        """Every directory that plugins are in."""
         there = SCOPES if self._configuration.directories.root else ("global",)
         wanted = [each for each in there if scope in (each, "all")]
+        return [self.place(each, program) for each in wanted for program in PROGRAMS]
+
+    def installed(self, *places: Place) -> InstalledPlugins:
+        """The plugins on disk, by default everywhere."""
         found: list[InstalledPlugin] = []
         broken: dict[str, str] = {}
-        for each in wanted:
-            for folder_name, folder in plugin_folders(self.base(each)):
+        interrupted: list[str] = []
+        for place in places or self.places():
+            try:
+                pins = place.pins()
+            except ForgeError as error:
+                pins = {}
+                interrupted.append(str(error))
+            for folder_name, folder in plugin_folders(place.base):
                 path = manifest_of(folder)
                 try:
-                    manifest = (
-                        parsing.read_mapping(path, parsing.MAX_MANIFEST_BYTES) if path else {}
-                    )
+                    manifest = read_mapping(path, MAX_MANIFEST_BYTES) if path else {}
                 except FileNotFoundError:
                     continue
-                except parsing.UnparsableError as error:
+                except UnparsableError as error:
                     shown = self._configuration.directories.shown(path or folder)
                     broken.setdefault(folder_name, f"{shown}: {error}")
                     continue
-                name = manifest.get("name")
-                known = name if isinstance(name, str) and name else folder_name
-                found.append(InstalledPlugin(known, version_of(manifest), each, folder, manifest))
-        interrupted = [
-            f"An installation ({each}) was interrupted; the next "
-            "fleet-agentpack forge install, update or uninstall finishes it"
-            for each in wanted
-            if plugin_swap(self.base(each)).is_pending
-        ]
+                found.append(_installed(place, folder_name, folder, manifest, pins))
+            if place.swap.is_pending:
+                interrupted.append(
+                    f"An installation ({place.scope}) was interrupted; the next "
+                    "fleet-agentpack forge install, update or uninstall finishes it"
+                )
         return InstalledPlugins(tuple(found), broken, tuple(interrupted))
 
+    def present(self, scope: str = "all") -> InstalledPlugins:
+        """Those that forge installed, and those that are there without it."""
+        places = self.places(scope)
+        installed = self.installed(*places)
+        known = {os.path.realpath(each.folder) for each in installed.plugins}
+        found: list[InstalledPlugin] = []
+        broken = dict(installed.broken)
+        for each in dict.fromkeys(place.scope for place in places):
+            for plugin in self._folders.plugins(each):
+                if os.path.realpath(plugin.folder) in known or plugin.name in broken:
+                    continue
+                if plugin.problem:
+                    shown = self._configuration.directories.shown(plugin.folder)
+                    broken[plugin.name] = f"{shown}: its manifest is {plugin.problem}"
+                    continue
+                at = Place(each, "claude", plugin.folder.parent)
+                about = (plugin.name, plugin.version, each, plugin.folder, plugin.manifest)
+                found.append(InstalledPlugin(*about, at))
+        return replace(installed, plugins=(*installed.plugins, *found), broken=broken)
+
     def listing(self, scope: str, *, outdated: bool) -> results.PluginList:
-        """Installed plugins; the network is asked only for what is outdated."""
-        installed = self.installed(scope)
+        """Plugins on disk; the network is asked only for what is outdated."""
+        installed = self.present(scope)
         registries = self._configuration.manifest_registries
         ask = outdated and bool(installed.plugins)
         survey = self._client.survey(registries, network=ask)
         rows = [self._row(plugin, survey) for plugin in installed.plugins]
+        said = [*installed.warnings, *self._folders.warnings]
+        nothing = not rows and not said and not self._configuration.directories.no_project
         if outdated:
             rows = [row for row in rows if row.hasUpdate is True]
         warnings = self._configuration.noted(
-            installed.warnings, [NO_REGISTRY] if ask and not registries else [], survey.warnings
+            said,
+            [NO_REGISTRY] if ask and not registries else [],
+            survey.warnings,
+            [sought("plugin", scope)] if nothing else [],
         )
         return results.PluginList(tuple(rows), len(rows), warnings)
 
     def info(self, name: str, wanted: str, *, remote: bool) -> results.PluginInfo:
-        """One plugin, as installed or as a registry offers it. Raises `ForgeError`."""
-        installed = self.installed()
+        """One plugin, as it is on disk or as a registry offers it. Raises `ForgeError`."""
+        installed = self.present()
         noticed = [*self._configuration.warnings, *installed.interrupted]
         if not remote:
-            found = self._local_info(name, wanted, installed.find(name))
+            found = self._local_info(name, wanted, installed)
             return replace(found, warnings=noted(noticed))
         own = None
         try:
@@ -152,24 +200,22 @@ class Plugins:
         offer = choose(offers, wanted)
         versions = [version for each in offers for version in each.versions]
         if offer:
-            package = self.package_of(offer)
+            package = self._glanced(offer)
             given = {**of_offer(offer), **package.manifest}
             version = version_of(package.manifest) or offer.version
             return replace(
-                plugin_info(name, version, given, components(package.manifest)),
+                plugin_info(name, version, given, package.parts),
                 installed=self._installed_copy(own) if own else UNKNOWN,
                 availableVersions=newest_first(versions),
                 warnings=noted(noticed, package.warnings),
             )
         if own is None or offers:
-            raise ForgeError.plugin_missing(
-                name if wanted == "latest" else f"{name}@{wanted}",
-                searched=survey.searched,
-                versions=newest_first([each.version for each in offers]),
+            raise not_offered(
+                Reference(name, wanted), survey, newest_first([each.version for each in offers])
             )
         if survey.searched:
             noticed.append(f"{name} is in no registry that answered; this is the installed one")
-        return replace(self._local_info(name, wanted, own), warnings=noted(noticed))
+        return replace(self._local_info(name, wanted, installed), warnings=noted(noticed))
 
     def search(
         self, query: str, tags: Sequence[str], limit: int, offset: int
@@ -214,67 +260,70 @@ class Plugins:
         return survey
 
     def package_of(self, offer: Offer) -> Package:
-        """The plugin's own manifest, its checksum verified. Raises `ForgeError`."""
-        warnings: list[str] = []
-        if offer.checksum is None:
-            warnings.append(f"Registry {offer.registry.name} has no checksum for {offer.name}")
+        """The plugin with its files, their checksums verified. Raises `ForgeError`."""
+        return package_of(offer, self._client, self._configuration)
+
+    def _glanced(self, offer: Offer) -> Package:
+        """The same for somebody who waits: without files that do not come at once."""
         try:
-            body = self._client.download(offer, offer.manifest_url, offer.checksum)
+            return package_of(offer, self._client, self._configuration, QUICK_S)
         except ForgeError as error:
-            if error.code != "INTEGRITY_ERROR" or self._configuration.verify_checksums:
+            if error.code == "INTEGRITY_ERROR" or not offer.is_listed_with_source:
                 raise
-            warnings.append(f"{error} (install.verify_checksums is off)")
-            body = self._client.download(offer, offer.manifest_url, None)
-        try:
-            text = body.decode("utf-8-sig")
-            is_yaml = offer.manifest_url.endswith((".yaml", ".yml"))
-            manifest = parsing.as_mapping(
-                parsing.parse_yaml(text) if is_yaml else parsing.parse_json(text)
-            )
-        except (UnicodeDecodeError, parsing.UnparsableError) as error:
-            raise ForgeError.network(
-                f"invalid plugin manifest from {masked_url(offer.manifest_url)}", plugin=offer.name
-            ) from error
-        return Package(offer, manifest, tuple(warnings))
+            return Package(offer, {}, warnings=(f"This is what the registry says: {error}",))
 
     def _row(self, plugin: InstalledPlugin, survey: Survey) -> results.PluginRow:
-        latest = best_version(
-            [v for offer in survey.offers if offer.name == plugin.name for v in offer.versions]
-        )
+        offers = [offer for offer in survey.offers if plugin.is_offered_by(offer)]
+        latest = best_version([version for offer in offers for version in offer.versions])
+        behind = any(plugin.is_behind(offer) for offer in offers)
+        newer = latest is not None and (is_newer(latest, plugin.version) or behind)
         return results.PluginRow(
             name=plugin.name,
             version=plugin.version,
             scope=plugin.scope,
             path=self._configuration.directories.shown(plugin.folder),
-            hasUpdate=UNKNOWN if latest is None else is_newer(latest, plugin.version),
+            hasUpdate=UNKNOWN if latest is None else newer,
             latestVersion=latest or UNKNOWN,
+            format=_format(plugin.folder),
         )
 
     def _local_info(
-        self, name: str, wanted: str, own: InstalledPlugin | None
+        self, name: str, wanted: str, installed: InstalledPlugins
     ) -> results.PluginInfo:
+        own = installed.find(name)
         if own is None:
-            raise ForgeError.plugin_missing(name)
+            raise installed.missing(name)
         if wanted != "latest" and best_version([own.version], wanted) is None:
             raise ForgeError.plugin_missing(f"{name}@{wanted}", versions=[own.version])
         parts = components(own.manifest, own.folder)
         found = plugin_info(own.name, own.version, own.manifest, parts)
-        return replace(found, installed=self._installed_copy(own))
+        copy = self._installed_copy(own)
+        return replace(found, format=_format(own.folder), installed=copy)
 
     def _installed_copy(self, plugin: InstalledPlugin) -> results.InstalledCopy:
         shown = self._configuration.directories.shown(plugin.folder)
         return results.InstalledCopy(plugin.scope, shown, plugin.version)
 
 
-def choose(offers: Sequence[Offer], wanted: str) -> Offer | None:
-    """The highest offer that fits, the first registry's among equals."""
-    version = best_version([offer.version for offer in offers], wanted)
-    return next((offer for offer in offers if offer.version == version), None)
+def _installed(
+    place: Place,
+    folder_name: str,
+    folder: Path,
+    manifest: Mapping[str, Any],
+    pins: Mapping[str, Pin],
+) -> InstalledPlugin:
+    """A plugin as it is known: what was installed keeps the name that it was asked for by."""
+    pin, own = pins.get(folder_name), manifest.get("name")
+    name = own if isinstance(own, str) and own and pin is None else folder_name
+    is_claude = _format(folder) is not UNKNOWN
+    version = version_of(manifest) or (pin.version if pin else NO_VERSION if is_claude else "")
+    return InstalledPlugin(name, version, place.scope, folder, manifest, place, pin)
 
 
-def newest_first(versions: Sequence[str]) -> tuple[str, ...]:
-    """Versions in falling order, each once; what is not a version comes last."""
-    return tuple(sorted(dict.fromkeys(versions), key=version_order, reverse=True))
+def _format(folder: Path) -> Maybe[Format]:
+    """The dialect of a plugin, left out where it is Fractary's own."""
+    path = manifest_of(folder)
+    return UNKNOWN if path and path.parent.name != ".claude-plugin" else "claude-plugin"
 
 
 def _folder_name(folder: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -14,10 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.forge import results
-from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import timestamp
-from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
+from fleet_agentpack.forge.files import (
+    MAX_MANIFEST_BYTES,
+    Directories,
+    UnparsableError,
+    read_mapping,
+    timestamp,
+)
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.paths import is_inside
 
@@ -55,6 +60,11 @@ class Cache:
     directory: Path
     directories: Directories
     now: Callable[[], float]  # the time by which lifetimes are judged
+
+    @property
+    def repositories(self) -> Path:
+        """Where fetched git repositories are kept; each counts as one download."""
+        return self.directory / "downloads" / "git"
 
     def manifest(self, name: str, url: str) -> RegistryAnswer | None:
         """What is kept for a registry, fresh or not; None for another URL or a broken file."""
@@ -127,7 +137,10 @@ class Cache:
             if oldest is not None and entry.time >= oldest:
                 continue
             try:
-                entry.path.unlink(missing_ok=True)
+                if entry.path.is_dir() and not entry.path.is_symlink():
+                    shutil.rmtree(entry.path)
+                else:
+                    entry.path.unlink(missing_ok=True)
             except OSError as error:
                 raise ForgeError.denied(
                     f"cannot remove {entry.path}: {error.strerror}; "
@@ -155,6 +168,7 @@ class Cache:
 
     def _entries(self, kind: str) -> list[_Entry]:
         entries = []
+        repositories: dict[Path, list[_Entry]] = {}
         for path in (
             folder / each for folder, names in _walk(self.directory / kind) for each in names
         ):
@@ -162,10 +176,25 @@ class Cache:
                 status = path.lstat()
             except OSError:
                 continue
+            whole = self._repository_of(path)
+            if whole is not None:  # one part of it is worth nothing without the others
+                part = _Entry(whole, status.st_size, status.st_mtime)
+                repositories.setdefault(whole, []).append(part)
+                continue
             if stat.S_ISREG(status.st_mode):
                 when = _fetched_at(path) if kind == "manifests" else None
                 entries.append(_Entry(path, status.st_size, when or status.st_mtime))
+        for whole, parts in repositories.items():
+            size = sum(part.size for part in parts)
+            entries.append(_Entry(whole, size, max(part.time for part in parts)))
         return entries
+
+    def _repository_of(self, path: Path) -> Path | None:
+        """The fetched repository that a file is part of."""
+        if not path.is_relative_to(self.repositories):
+            return None
+        first = path.relative_to(self.repositories).parts[0]
+        return self.repositories / first
 
     def _manifest_path(self, name: str) -> Path:
         return self.directory / "manifests" / f"{_UNSAFE.sub('_', name)[:100]}.json"

@@ -1,44 +1,31 @@
-"""Registry manifests: fetched or read from the cache, checked entry by entry, never trusted."""
+"""Asks registries what they list, through the cache: over HTTP, with git, or on this machine."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import urljoin
+from pathlib import Path
 
-from fleet_agentpack.forge.config.configuration import Registry
-from fleet_agentpack.forge.config.files import is_registry_url
-from fleet_agentpack.forge.config.masking import masked_url
-from fleet_agentpack.forge.definitions.definition import described, strings_of, text_of, version_of
-from fleet_agentpack.forge.errors import ForgeError, call
-from fleet_agentpack.forge.loaded import Loaded
-from fleet_agentpack.forge.names import is_usable_name
-from fleet_agentpack.forge.parsing import UnparsableError, as_mapping, parse_json
+from fleet_agentpack.forge.config.addresses import local_path, masked_url
+from fleet_agentpack.forge.config.configuration import TREES, Registry
+from fleet_agentpack.forge.errors import SEE_REGISTRIES, ForgeError, call
+from fleet_agentpack.forge.files import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.registries.cache import Cache, RegistryAnswer
+from fleet_agentpack.forge.registries.catalogue import (
+    Catalogue,
+    GitFolder,
+    LocalFolder,
+    Offer,
+    offers_of,
+    read_catalogue,
+)
 from fleet_agentpack.forge.registries.credentials import Credentials
-from fleet_agentpack.forge.registries.transport import Request, Transport
-from fleet_agentpack.forge.results import Described
-from fleet_agentpack.kit.results import UNKNOWN, Maybe
-
-_CHECKSUM = re.compile(r"sha256[:-]([0-9a-f]{64})\Z", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Offer(Described):
-    """One plugin as a registry lists it."""
-
-    registry: Registry
-    manifest_url: str
-    checksum: str | None = None  # hexadecimal SHA-256 of the plugin's manifest
-    homepage: Maybe[str] = UNKNOWN
-    repository: Maybe[str] = UNKNOWN
-    tags: tuple[str, ...] = ()
-    downloads: Maybe[int] = UNKNOWN
-    versions: tuple[str, ...] = ()  # this and any other that the registry names
+from fleet_agentpack.forge.registries.git import PATIENT_S, QUICK_S, GitStore
+from fleet_agentpack.forge.registries.transport import AT_ONCE, Request, Transport
+from fleet_agentpack.forge.registries.trees import FolderTree, GitTree, Tree
 
 
 @dataclass(frozen=True)
@@ -65,10 +52,17 @@ class Expected:
 class RegistryClient:
     """Asks registries, through the cache."""
 
-    def __init__(self, cache: Cache, transport: Transport, credentials: Credentials) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        transport: Transport,
+        credentials: Credentials,
+        environ: Mapping[str, str],
+    ) -> None:
         self._cache = cache
         self._transport = transport
         self._credentials = credentials
+        self._git = GitStore(cache.repositories, environ)
 
     def survey(self, registries: Sequence[Registry], *, network: bool = True) -> Survey:
         """Everything that these registries offer, in their order.
@@ -76,8 +70,7 @@ class RegistryClient:
         Without `network` only the cache is asked. A registry that fails is replaced by its old
         manifest where there is one, and named in the warnings.
         """
-        expected = Expected(_not_a_manifest, lists=("plugins",))
-        answers = self.ask([(each, each.url) for each in registries], expected, network=network)
+        answers = self._catalogues(registries, network=network)
         offers: list[Offer] = []
         unreached: list[tuple[str, ForgeError]] = []
         warnings: list[str] = []
@@ -90,11 +83,77 @@ class RegistryClient:
                 else:
                     unreached.append((registry.name, answer.error))
                 warnings.append(warning)
-            found = _offers(registry, answer.data)
+            found = offers_of(registry, Catalogue(answer.data))
             offers += found.value
             warnings += found.warnings
         names = tuple(registry.name for registry in registries)
         return Survey(tuple(offers), names, tuple(unreached), tuple(warnings))
+
+    def look(self, registry: Registry) -> Catalogue:
+        """What a registry lists now, whatever the cache has. Raises `ForgeError`."""
+        if registry.kind in TREES:
+            answer = self._tree_answer(registry, RegistryAnswer(), PATIENT_S)
+        else:
+            headers = self._credentials.headers(registry, registry.url)
+            body = self._transport.fetch_all([Request(registry.url, headers)])[0]
+            question = (registry, registry.url)
+            answer = self._settled(question, RegistryAnswer(), body, MANIFEST)
+        if answer.error:
+            raise answer.error
+        return Catalogue(answer.data)
+
+    def tree_of(
+        self, origin: GitFolder | LocalFolder, deadline_s: float = PATIENT_S
+    ) -> tuple[Tree, str]:
+        """The files of a plugin and the commit they are of, fetched if need be.
+
+        Raises `ForgeError`.
+        """
+        if isinstance(origin, LocalFolder):
+            return FolderTree(Path(origin.root)), ""
+        url, ref, pinned = origin.url, origin.ref, origin.commit
+        commit = self._git.fetch(url, ref, commit=pinned, deadline_s=deadline_s)
+        return GitTree(self._git, url, commit), commit
+
+    def _catalogues(self, registries: Sequence[Registry], *, network: bool) -> list[RegistryAnswer]:
+        plain = [each for each in registries if each.kind not in TREES]
+        trees = [each for each in registries if each.kind in TREES]
+        by_url = self.ask([(each, each.url) for each in plain], MANIFEST, network=network)
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+            of_trees = list(pool.map(lambda each: self._kept_tree(each, network), trees))
+        found = {
+            **dict(zip(plain, by_url, strict=True)),
+            **dict(zip(trees, of_trees, strict=True)),
+        }
+        return [found[each] for each in registries]
+
+    def _kept_tree(self, registry: Registry, network: bool) -> RegistryAnswer:
+        """What is kept of a repository while it is fresh; a directory is read each time."""
+        last = self._cache.manifest(registry.name, _place(registry)) or RegistryAnswer()
+        nearby = registry.url.startswith("file:")
+        fresh = last.is_fresh(self._cache.now()) and not nearby
+        if registry.kind == "git" and (fresh or not network):
+            return last
+        return self._tree_answer(registry, last, QUICK_S)
+
+    def _tree_answer(
+        self, registry: Registry, last: RegistryAnswer, deadline_s: float
+    ) -> RegistryAnswer:
+        commit, tree = "", None
+        try:
+            if registry.kind == "git":
+                commit = self._git.fetch(registry.url, registry.ref, deadline_s=deadline_s)
+                tree = GitTree(self._git, registry.url, commit)
+            found = read_catalogue(tree or FolderTree(local_path(registry.url)), registry.name)
+        except UnparsableError as error:
+            return replace(last, error=_not_a_manifest(registry, "", str(error)))
+        except ForgeError as error:
+            return replace(last, error=error)
+        data = {**found.data, **({"commit": commit} if commit else {})}
+        if commit and registry.name:
+            place, ttl = _place(registry), registry.cache_ttl_s
+            self._cache.keep_manifest(registry.name, place, data, ttl)
+        return RegistryAnswer(data)
 
     def ask(
         self, questions: Sequence[tuple[Registry, str]], expected: Expected, *, network: bool = True
@@ -166,25 +225,6 @@ def verify(content: bytes, checksum: str, url: str) -> None:
         )
 
 
-def checksum_of(value: object) -> str | None:
-    """The hexadecimal digest in `sha256:…` or `sha256-…`, None for anything else."""
-    match = _CHECKSUM.match(value) if isinstance(value, str) else None
-    return match[1].lower() if match else None
-
-
-def safe_url(base: str, url: object) -> str | None:
-    """A URL that a manifest refers to; a remote one may not point into this machine's files."""
-    if not isinstance(url, str) or not url:
-        return None
-    try:
-        target = urljoin(base, url)
-    except ValueError:
-        return None
-    if not is_registry_url(target) or (target.startswith("file:") and not base.startswith("file:")):
-        return None
-    return target
-
-
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -195,41 +235,19 @@ def _key(registry: Registry, url: str) -> str:
     return registry.name if url == registry.url else f"{registry.name}-{digest}"
 
 
+def _place(registry: Registry) -> str:
+    """What an answer in the cache was read from."""
+    return f"{registry.url}#{registry.ref}" if registry.ref else registry.url
+
+
 def _not_a_manifest(registry: Registry, _: str, reason: str) -> ForgeError:
-    return ForgeError.network(f"invalid registry manifest: {reason}", registry=registry.name)
-
-
-def _offers(registry: Registry, manifest: Mapping[str, object]) -> Loaded[list[Offer]]:
-    entries = manifest.get("plugins")
-    offers = [_offer(registry, each) for each in entries] if isinstance(entries, list) else []
-    broken = offers.count(None)
-    warning = (
-        f"Registry {registry.name}: {broken} of {len(offers)} entries lack a usable name, "
-        "version or manifest_url and were skipped"
+    return ForgeError(
+        "NETWORK_ERROR",
+        f"invalid registry manifest: {reason}",
+        "Check that the address is that of a marketplace, a registry manifest or a repository",
+        SEE_REGISTRIES,
+        registry=registry.name,
     )
-    return Loaded([offer for offer in offers if offer], (warning,) if broken else ())
 
 
-def _offer(registry: Registry, entry: Any) -> Offer | None:
-    if not isinstance(entry, dict):
-        return None
-    url = safe_url(registry.url, entry.get("manifest_url") or entry.get("manifest"))
-    version = version_of(entry)
-    if not is_usable_name(entry.get("name")) or not version or url is None:
-        return None
-    downloads = entry.get("downloads")
-    others = [
-        version_of(each) if isinstance(each, dict) else str(each)
-        for each in (entry["versions"] if isinstance(entry.get("versions"), list) else [])
-    ]
-    return Offer(
-        **vars(described(entry["name"], version, entry)),
-        registry=registry,
-        manifest_url=url,
-        checksum=checksum_of(entry.get("checksum")),
-        homepage=text_of(entry, "homepage"),
-        repository=text_of(entry, "repository"),
-        tags=tuple(strings_of(entry.get("tags") or entry.get("keywords"))),
-        downloads=downloads if type(downloads) is int else UNKNOWN,
-        versions=tuple(dict.fromkeys([version, *(each for each in others if each)])),
-    )
+MANIFEST = Expected(_not_a_manifest, lists=("plugins",))

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.config.configuration import Registry
-from fleet_agentpack.forge.directories import Directories
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import timestamp
-from fleet_agentpack.forge.parsing import UnparsableError, read_mapping
+from fleet_agentpack.forge.files import Directories, UnparsableError, read_mapping, timestamp
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.http import is_same_origin
 from fleet_agentpack.kit.locks import file_lock

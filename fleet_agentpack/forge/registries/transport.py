@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from fleet_agentpack.forge.config.masking import masked_url
+from fleet_agentpack.forge.config.addresses import masked_url
 from fleet_agentpack.forge.errors import SEE_REGISTRIES, ForgeError, run
-from fleet_agentpack.forge.parsing import MAX_MANIFEST_BYTES
+from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES
 from fleet_agentpack.kit import background, http
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,32 @@ def _refusal(status: int, request: Request) -> ForgeError:
             url=shown,
             status=status,
         )
-    return ForgeError.network(f"{shown} answered HTTP {status}", url=shown, status=status)
+    if status in (404, 410):
+        return ForgeError(
+            "NETWORK_ERROR",
+            f"there is nothing at {shown} (HTTP {status})",
+            "Check the address; a repository is added as owner/repo",
+            SEE_REGISTRIES,
+            url=shown,
+            status=status,
+        )
+    if status >= 500:
+        return ForgeError(
+            "NETWORK_ERROR",
+            f"{shown} has a problem of its own (HTTP {status})",
+            "Try again later",
+            SEE_REGISTRIES,
+            url=shown,
+            status=status,
+        )
+    return ForgeError(
+        "NETWORK_ERROR",
+        f"{shown} answered HTTP {status}",
+        "Check the address",
+        SEE_REGISTRIES,
+        url=shown,
+        status=status,
+    )
 
 
 def _too_large(request: Request) -> ForgeError:

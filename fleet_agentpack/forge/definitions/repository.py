@@ -1,0 +1,181 @@
+"""Which directories of a project hold plugins, and which hold definitions."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, Layout
+from fleet_agentpack.forge.definitions.index import DefinitionIndex
+from fleet_agentpack.forge.names import Kind
+from fleet_agentpack.kit.paths import is_inside
+
+MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json", "plugin.yaml")
+
+
+def plugin_folders(base: Path, *, linked: bool = False) -> list[tuple[str, Path]]:
+    """Name and directory of each plugin below `plugins`, scoped ones included, sorted by name.
+
+    A linked directory is somebody's working copy: it is read where that is asked for, and never
+    installed over.
+    """
+    found = []
+    for folder in _folders(base, linked=linked):
+        if folder.name.startswith("@"):
+            found += [
+                (f"{folder.name}/{inner.name}", inner)
+                for inner in _folders(folder, linked=linked)
+                if manifest_of(inner)
+            ]
+        elif manifest_of(folder):
+            found.append((folder.name, folder))
+    return sorted(found)
+
+
+def manifest_of(folder: Path) -> Path | None:
+    """The manifest in a plugin's directory; a directory without one is not a plugin."""
+    for name in MANIFESTS:
+        path = folder / name
+        if path.is_file() and is_inside(path, folder):
+            return path
+    return None
+
+
+def linked_outside(base: Path) -> list[Path]:
+    """The links below `plugins` that lead out of the project or the user's directory."""
+    around = _around(base)
+    links = [each for each in _entries(base) if each.is_symlink()]
+    return sorted(base / each.name for each in links if not is_inside(each.path, around))
+
+
+def _folders(base: Path, *, linked: bool) -> list[Path]:
+    around = _around(base)
+    return [
+        base / each.name
+        for each in _entries(base)
+        if each.is_dir(follow_symlinks=False)
+        or (linked and each.is_symlink() and each.is_dir() and is_inside(each.path, around))
+    ]
+
+
+def _around(base: Path) -> Path:
+    """The project of `.fractary/plugins`, or the user's own directory."""
+    top = next((each for each in base.parents if each.name.startswith(".")), base.parent)
+    return top.parent
+
+
+def _entries(base: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(base) as entries:
+            return [each for each in entries if not each.name.startswith(".")]
+    except OSError:
+        return []
+
+
+MOST_DIRECTORIES = 4000  # searched, those nearest to the project's root first
+DEEPEST = 6
+
+# Where programs look, below a project, a package of it, or the home.
+PROGRAM_FOLDERS: tuple[tuple[str, Kind, Layout], ...] = (
+    (".claude/agents", "agent", "agents"),
+    (".claude/skills", "tool", "skills"),
+    (".claude/commands", "tool", "commands"),
+    (".agents/skills", "tool", "skills"),
+    (".codex/agents", "agent", "codex"),
+    (".codex/skills", "tool", "skills"),
+    (".github/agents", "agent", "copilot"),
+    (".github/skills", "tool", "skills"),
+    (".copilot/agents", "agent", "copilot"),
+    (".copilot/skills", "tool", "skills"),
+)
+_PROGRAMS = (*dict.fromkeys(place.partition("/")[0] for place, _, _ in PROGRAM_FOLDERS),)
+COMPONENTS: dict[str, tuple[Kind, Layout]] = {
+    "agents": ("agent", "agents"),
+    "tools": ("tool", "fractary"),
+    "skills": ("tool", "skills"),
+    "commands": ("tool", "commands"),
+}
+_NOT_SEARCHED = frozenset(
+    {
+        *("node_modules", "vendor", "site-packages", "venv", "env", "__pycache__"),
+        *("dist", "build", "out", "target", "coverage"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A directory of definitions that belongs to no plugin."""
+
+    kind: Kind
+    layout: Layout
+    root: Path
+    package: str | None  # the part of the project that it is in, None for the project itself
+    proven: bool  # only files that say themselves what they are count
+
+
+@dataclass(frozen=True)
+class Repository:
+    """What was found in a project."""
+
+    plugins: tuple[Path, ...] = ()
+    collections: tuple[Collection, ...] = ()
+    is_cut: bool = False  # whether parts of a very large project were not searched
+    looked_at: tuple[str, ...] = ()  # a change in one of these directories may change the rest
+
+
+def look_through(root: Path, index: DefinitionIndex) -> Repository:
+    """Every plugin and every directory of definitions in a project."""
+    plugins: list[Path] = []
+    collections: list[Collection] = []
+    looked_at: list[str] = []
+    waiting, seen = deque([(root, 0)]), 0
+    while waiting and seen < MOST_DIRECTORIES:
+        directory, depth = waiting.popleft()
+        seen += 1
+        names = {each.name: each for each in index.entries(str(directory))}
+        programs = [name for name in _PROGRAMS if name in names]
+        looked_at += [str(directory), *(f"{directory}/{name}" for name in programs)]
+        package = None if directory == root else directory.name
+        collections += _of_programs(directory, programs, package)
+        is_plugin = _has_parts({*names}) and manifest_of(directory) is not None
+        if is_plugin:
+            plugins.append(directory)
+        elif SKILL_FILES[0] in names:
+            around = None if root in (directory, directory.parent) else directory.parent.name
+            collections.append(Collection("tool", "skills", directory, around, proven=False))
+            continue
+        if is_plugin and directory != root:
+            continue
+        for name, entry in names.items():
+            part = COMPONENTS.get(name) if name != "tools" else None
+            hidden = name.startswith(".") or name in _NOT_SEARCHED
+            if not entry.is_directory or entry.is_link or hidden:
+                continue
+            if part and not is_plugin:
+                kind, layout = part
+                inner = directory / name
+                collections.append(
+                    Collection(kind, layout, inner, package, proven=layout != "skills")
+                )
+            elif not part and depth < DEEPEST:
+                waiting.append((directory / name, depth + 1))
+    return Repository(tuple(plugins), tuple(collections), bool(waiting), tuple(looked_at))
+
+
+def _of_programs(directory: Path, programs: list[str], package: str | None) -> Iterator[Collection]:
+    """The directories that programs read, where they exist."""
+    for place, kind, layout in PROGRAM_FOLDERS if programs else ():
+        root = directory / place
+        if root.is_dir():
+            yield Collection(kind, layout, root, package, proven=False)
+
+
+def _has_parts(names: set[str]) -> bool:
+    """A `plugin.json` alone says little: many programs have one."""
+    return ".claude-plugin" in names or bool(
+        names & {*MANIFESTS} and names & {*COMPONENTS, "hooks"}
+    )

@@ -1,0 +1,385 @@
+"""What a registry lists: Fractary manifests, Claude Code marketplaces, and bare plugin folders.
+
+A catalogue is one mapping, `{format, name, plugins: […]}`, so that it can be kept in the cache. An
+entry is taken leniently: what can be shown is shown, and what cannot be installed says why. Where
+the files of a plugin are is its origin.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from fleet_agentpack.forge.config.addresses import (
+    checksum_of,
+    git_url,
+    is_commit,
+    is_ref,
+    is_registry_url,
+    local_path,
+    plain_path,
+    safe_url,
+)
+from fleet_agentpack.forge.config.configuration import Registry
+from fleet_agentpack.forge.definitions.definition import described, strings_of, text_of, version_of
+from fleet_agentpack.forge.errors import Loaded
+from fleet_agentpack.forge.files import UnparsableError, as_mapping, parse_json
+from fleet_agentpack.forge.names import NO_VERSION, is_usable_name
+from fleet_agentpack.forge.registries.trees import Tree
+from fleet_agentpack.forge.results import Described
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
+
+
+@dataclass(frozen=True)
+class ManifestFile:
+    """A plugin whose manifest names its files, each by a URL."""
+
+    url: str
+    checksum: str | None = None  # hexadecimal SHA-256
+
+
+@dataclass(frozen=True)
+class GitFolder:
+    """A directory in a git repository, at a commit where one is pinned."""
+
+    url: str
+    path: str = ""
+    ref: str = ""
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A directory on this machine, below the registry's own."""
+
+    root: str
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A plugin that is listed and cannot be installed from here."""
+
+    why: str
+
+
+Origin = ManifestFile | GitFolder | LocalFolder | Unavailable
+
+
+def origin_as_text(origin: Origin) -> dict[str, str]:
+    """Where a plugin came from, for a lockfile."""
+    if isinstance(origin, ManifestFile):
+        checksum = {"checksum": f"sha256-{origin.checksum}"} if origin.checksum else {}
+        return {"type": "manifest", "url": origin.url, **checksum}
+    if isinstance(origin, GitFolder):
+        ref = {"ref": origin.ref} if origin.ref else {}
+        return {"type": "git", "url": origin.url, "path": origin.path, **ref}
+    if isinstance(origin, LocalFolder):
+        return {"type": "directory", "url": Path(origin.root).as_uri(), "path": origin.path}
+    return {"type": "unavailable"}
+
+
+def origin_of_text(source: Mapping[str, str], commit: str) -> Origin | None:
+    """The same read back and checked again: a lockfile comes from others too."""
+    kind, url, path = source.get("type"), source.get("url", ""), plain_path(source.get("path"))
+    if kind == "manifest" and is_registry_url(url):
+        return ManifestFile(url, checksum_of(source.get("checksum")))
+    if kind == "git" and path is not None and is_commit(commit) and git_url(url) == url:
+        return GitFolder(url, path, "", commit)
+    if kind == "directory" and path is not None and url.startswith("file:"):
+        return LocalFolder(str(local_path(url)), path)
+    return None
+
+
+def elsewhere(registry: Registry, source: Mapping[str, object]) -> Origin | str:
+    """What an entry's `source` object means, or why it cannot be used at all."""
+    kind = source.get("source")
+    if kind in ("npm", "pip"):
+        package = source.get("package")
+        return Unavailable(
+            f"it is the {kind} package {package!r:.80}; packages are not installed here. "
+            "Claude Code can: claude plugin install NAME@MARKETPLACE"
+        )
+    given = source.get("repo") if kind == "github" else source.get("url")
+    if kind not in ("github", "url", "git", "git-subdir") or not isinstance(given, str):
+        return Unavailable(f"its source {kind!r:.40} is of no known kind")
+    url = git_url(given)
+    if url is None or (url.startswith("file:") and not registry.url.startswith("file:")):
+        return f"has a source that git must not fetch: {given!r:.80}"
+    ref, commit, path = source.get("ref"), source.get("sha"), source.get("path")
+    if ref and not is_ref(ref):
+        return f"asks for {ref!r:.80}, which is no branch or tag"
+    if commit and not is_commit(commit):
+        return f"is pinned to {commit!r:.80}, which is no commit"
+    inside = plain_path(path) if path else ""
+    if inside is None:
+        return f"has a path outside its repository: {path!r:.80}"
+    return GitFolder(url, inside, str(ref or ""), str(commit or ""))
+
+
+MARKETPLACE = ".claude-plugin/marketplace.json"
+PLUGIN_MANIFEST = ".claude-plugin/plugin.json"
+Format = Literal["claude", "fractary", "plugins"]
+FORMATS: tuple[Format, ...] = ("claude", "fractary", "plugins")
+MOST_NAMED = 5  # entries that a warning names
+
+_MANIFESTS = ("registry.json", "manifest.json")
+_PLUGIN_FILES = (PLUGIN_MANIFEST, "plugin.json")
+# What says something of the entry, and nothing of the plugin.
+_OF_THE_ENTRY = ("source", "category", "tags", "strict", "revision", "manifest_url", "checksum")
+# What an entry may take from the plugin's own manifest.
+_DESCRIBING = ("description", "author", "license", "homepage", "repository", "keywords")
+
+
+@dataclass(frozen=True)
+class Offer(Described):
+    """One plugin as a registry lists it."""
+
+    registry: Registry
+    origin: Origin
+    homepage: Maybe[str] = UNKNOWN
+    repository: Maybe[str] = UNKNOWN
+    tags: tuple[str, ...] = ()
+    downloads: Maybe[int] = UNKNOWN
+    versions: tuple[str, ...] = ()  # this and any other that the registry names
+    revision: str = ""  # what identifies the content; tells versions apart where there are none
+    entry: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def is_listed_with_source(self) -> bool:
+        """Whether the entry describes the plugin, so that it can be shown without its files."""
+        return not isinstance(self.origin, ManifestFile)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What a registry lists, as it was parsed; what its entries lack may have been filled in."""
+
+    data: Mapping[str, object]
+
+    @property
+    def name(self) -> str:
+        """What the registry calls itself."""
+        name = self.data.get("name")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def format(self) -> Format:
+        """Which dialect it is in."""
+        for known in FORMATS:
+            if self.data.get("format") == known:
+                return known
+        first = next((each for each in self.entries if isinstance(each, dict)), {})
+        return "claude" if "source" in first and "manifest_url" not in first else "fractary"
+
+    @property
+    def entries(self) -> tuple[object, ...]:
+        """What it lists, readable or not."""
+        entries = self.data.get("plugins")
+        return tuple(entries) if isinstance(entries, list) else ()
+
+    @property
+    def commit(self) -> str:
+        """The commit that it was read at; empty outside git."""
+        commit = self.data.get("commit")
+        return commit if isinstance(commit, str) and is_commit(commit) else ""
+
+    def path_of(self, source: object) -> str | None:
+        """The directory that a relative source means; None outside the marketplace."""
+        metadata = self.data.get("metadata")
+        root = metadata.get("pluginRoot") if isinstance(metadata, Mapping) else None
+        if isinstance(source, str) and isinstance(root, str) and not source.startswith("./"):
+            source = f"{root}/{source}"
+        return plain_path(source)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A plugin's own manifest, empty without one; a broken one is empty too, and says why."""
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+    problem: str = ""
+
+    def added(self, entry: Mapping[str, object]) -> Manifest:
+        """What a marketplace's entry adds: all that it says of a plugin without a manifest.
+
+        An entry that only describes the plugin in other terms adds nothing.
+        """
+        given = {key: value for key, value in entry.items() if key not in _OF_THE_ENTRY}
+        if not self.data:
+            return Manifest(given)
+        known = {"name", "version", "displayName", *_DESCRIBING, *self.data}
+        return Manifest({key: value for key, value in given.items() if key not in known})
+
+
+def read_catalogue(tree: Tree, name: str) -> Catalogue:
+    """What a repository or a directory offers. Raises `UnparsableError` when that is nothing."""
+    found = tree.read(MARKETPLACE, *_MANIFESTS)
+    for path in (MARKETPLACE, *_MANIFESTS):
+        read = _parsed(found, path)
+        if isinstance(read.data.get("plugins"), list):
+            kind: Format = "claude" if path == MARKETPLACE else "fractary"
+            return _completed(tree, Catalogue({**read.data, "format": kind}))
+        if path == MARKETPLACE and path in found:
+            raise UnparsableError(read.problem or f"{path}: plugins must be an array")
+    entries = list(_plugin_entries(tree, name))
+    if not entries:
+        looked = ", ".join((MARKETPLACE, *_MANIFESTS, *_PLUGIN_FILES))
+        raise UnparsableError(f"there is no marketplace, manifest or plugin in it ({looked})")
+    return _completed(tree, Catalogue({"name": name, "plugins": entries, "format": "plugins"}))
+
+
+def offers_of(registry: Registry, catalogue: Catalogue) -> Loaded[list[Offer]]:
+    """The plugins of a catalogue; an entry that cannot be shown at all is named in a warning."""
+    offers: list[Offer] = []
+    broken: list[str] = []
+    for number, entry in enumerate(catalogue.entries, 1):
+        found = _offer(registry, catalogue, entry, number)
+        if isinstance(found, Offer):
+            offers.append(found)
+        else:
+            broken.append(found)
+    total = len(catalogue.entries)
+    return Loaded(offers, (_left_out(registry, broken, total),) if broken else ())
+
+
+def _left_out(registry: Registry, broken: list[str], total: int) -> str:
+    named = "; ".join(broken[:MOST_NAMED])
+    more = f"; and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
+    return f"Registry {registry.name}: {len(broken)} of {total} entries left out: {named}{more}"
+
+
+def _offer(registry: Registry, catalogue: Catalogue, entry: Any, number: int) -> Offer | str:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    if not is_usable_name(name):
+        given = f"{name!r:.80} is not a usable name" if name else "has no name"
+        return f"entry {number} {given}"
+    origin = _origin(registry, catalogue, entry)
+    if isinstance(origin, str):
+        return f"{name} {origin}"
+    version, downloads = version_of(entry), entry.get("downloads")
+    if not version and isinstance(origin, ManifestFile):
+        return f"{name} has no version"
+    version = version or NO_VERSION
+    others = [
+        version_of(each) if isinstance(each, dict) else str(each)
+        for each in (entry["versions"] if isinstance(entry.get("versions"), list) else [])
+    ]
+    category = strings_of([entry.get("category")])
+    tags = [*strings_of(entry.get("tags")), *strings_of(entry.get("keywords")), *category]
+    return Offer(
+        **vars(described(entry["name"], version, entry)),
+        registry=registry,
+        origin=origin,
+        homepage=text_of(entry, "homepage"),
+        repository=text_of(entry, "repository"),
+        tags=tuple(dict.fromkeys(tags)),
+        downloads=downloads if type(downloads) is int else UNKNOWN,
+        versions=tuple(dict.fromkeys([version, *(each for each in others if each)])),
+        revision=_revision(entry, origin),
+        entry=entry,
+    )
+
+
+def _revision(entry: Mapping[str, object], origin: Origin) -> str:
+    known = entry.get("revision")
+    if isinstance(known, str) and known:
+        return known
+    return origin.commit if isinstance(origin, GitFolder) else ""
+
+
+def _origin(registry: Registry, catalogue: Catalogue, entry: Mapping[str, object]) -> Origin | str:
+    """Where a plugin's files are, or why the entry cannot be used at all."""
+    manifest = entry.get("manifest_url") or entry.get("manifest")
+    source = entry.get("source")
+    if isinstance(manifest, str) and manifest:
+        if registry.kind != "manifest" and "://" not in manifest:
+            source = f"./{posixpath.dirname(manifest)}"
+        else:
+            url = safe_url(registry.url, manifest)
+            checksum = checksum_of(entry.get("checksum"))
+            return ManifestFile(url, checksum) if url else "has no usable manifest_url"
+    if isinstance(source, str):
+        return _relative(registry, catalogue, source)
+    if not isinstance(source, Mapping):
+        return "has neither a manifest_url nor a source"
+    return elsewhere(registry, source)
+
+
+def _relative(registry: Registry, catalogue: Catalogue, source: str) -> Origin | str:
+    path = catalogue.path_of(source)
+    if path is None:
+        return f"has a source outside the marketplace: {source!r:.80}"
+    if registry.kind == "git":
+        return GitFolder(registry.url, path, registry.ref, catalogue.commit)
+    if registry.kind == "directory":
+        return LocalFolder(str(local_path(registry.url)), path)
+    return Unavailable(
+        "its files lie beside the marketplace, of which only the JSON file was added; "
+        "add the repository instead: fleet-agentpack forge registry add OWNER/REPO"
+    )
+
+
+def _completed(tree: Tree, catalogue: Catalogue) -> Catalogue:
+    """A catalogue with what the plugins' own manifests say, where those are at hand."""
+    entries = list(catalogue.entries)
+    paths: dict[int, str] = {}
+    for number, entry in enumerate(entries):
+        source = entry.get("source") if isinstance(entry, dict) else None
+        path = catalogue.path_of(source)
+        if path is not None:
+            paths[number] = path
+    files = tree.read(*(posixpath.join(p, f) for p in paths.values() for f in _PLUGIN_FILES))
+    for number, path in paths.items():
+        own, entry = manifest_in(files, path).data, as_mapping(entries[number])
+        entry = {**{key: own[key] for key in _DESCRIBING if key in own}, **entry}
+        entry["version"] = version_of(own) or version_of(entry)
+        if not entry["version"]:
+            entry["revision"] = tree.revision(path)
+            del entry["version"]
+        entries[number] = entry
+    return Catalogue({**catalogue.data, "plugins": entries})
+
+
+def manifest_in(files: Mapping[str, bytes], path: str = "") -> Manifest:
+    """The manifest of the plugin in a directory, among some files."""
+    found = (posixpath.join(path, name) for name in _PLUGIN_FILES)
+    return next((_parsed(files, each) for each in found if each in files), Manifest())
+
+
+def _plugin_entries(tree: Tree, name: str) -> Iterator[dict[str, str]]:
+    """The plugins in a tree without a catalogue: itself, or directories in it."""
+    for top in (None, "plugins", ""):
+        inside = [""] if top is None else [posixpath.join(top, each) for each in tree.folders(top)]
+        files = tree.read(*(posixpath.join(path, f) for path in inside for f in _PLUGIN_FILES))
+        found = [(path, manifest_in(files, path)) for path in inside]
+        for path, own in found:
+            if own.path:
+                known = own.data.get("name")
+                usable = known if isinstance(known, str) and is_usable_name(known) else ""
+                last = posixpath.basename(path) or name
+                yield {"name": usable or last, "source": f"./{path}"}
+        if any(own.path for _, own in found):
+            return
+
+
+def _parsed(files: Mapping[str, bytes], path: str) -> Manifest:
+    try:
+        text = files[path].decode("utf-8-sig")
+        return Manifest(as_mapping(parse_json(text)), path)
+    except KeyError:
+        return Manifest()
+    except UnicodeDecodeError:
+        return Manifest({}, path, f"{path}: not UTF-8 text")
+    except UnparsableError as error:
+        return Manifest({}, path, f"{path}: {error}")
+
+
+def as_json(data: Mapping[str, object]) -> bytes:
+    """JSON as people write it."""
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,285 @@
+"""The files of a repository or a directory, taken whole and kept inside of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from fleet_agentpack.forge.errors import ForgeError
+from fleet_agentpack.forge.registries.git import GitEntry, GitStore
+from fleet_agentpack.kit.files import UnreadableError, read_bytes
+from fleet_agentpack.kit.paths import EscapeError, check_relative, is_inside
+
+MOST_FILES = 20_000
+MOST_BYTES = 256 * 1024 * 1024
+MOST_LINKS = 20  # that lead to one another
+
+_NEVER = {".git", ".hg", ".svn"}
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_LINK, _EXECUTABLE = "120000", "100755"
+
+
+@dataclass(frozen=True)
+class FileContent:
+    """One file."""
+
+    data: bytes
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The files below a directory by their relative paths, and what was left out and why."""
+
+    files: dict[str, FileContent]
+    left_out: tuple[str, ...] = ()
+
+
+class Tree(Protocol):
+    """Something with files in it."""
+
+    def read(self, *paths: str) -> dict[str, bytes]:
+        """Those of some files that are there."""
+
+    def folders(self, path: str) -> list[str]:
+        """The names of the directories in a directory."""
+
+    def revision(self, path: str) -> str:
+        """What identifies the content below a path; empty where nothing does."""
+
+    def snapshot(self, path: str) -> Snapshot:
+        """Everything below a path. Raises `ForgeError`."""
+
+
+@dataclass(frozen=True)
+class GitTree:
+    """The files of one commit."""
+
+    store: GitStore
+    url: str
+    commit: str
+
+    def read(self, *paths: str) -> dict[str, bytes]:
+        """See `Tree.read`."""
+        found = {path: self._entry(path) for path in paths}
+        blobs = {path: each for path, each in found.items() if each and each.kind == "blob"}
+        contents = self.store.read(self.url, (each.object_id for each in blobs.values()))
+        return {path: contents[each.object_id] for path, each in blobs.items()}
+
+    def folders(self, path: str) -> list[str]:
+        """See `Tree.folders`."""
+        start = _prefix(path)
+        inside = (name for name, each in self._entries.items() if each.kind == "tree")
+        below = (name[len(start) :] for name in inside if name.startswith(start))
+        return sorted(name for name in below if name and "/" not in name)
+
+    def revision(self, path: str) -> str:
+        """See `Tree.revision`."""
+        found = self._entry(path) if path else None
+        return found.object_id if found else self.commit
+
+    def snapshot(self, path: str) -> Snapshot:
+        """See `Tree.snapshot`."""
+        top = self._resolved(path) if path else ""
+        if top is None or (top and self._entries[top].kind != "tree"):
+            raise _missing(path, self.url)
+        wanted: dict[str, GitEntry] = {}
+        left: list[str] = []
+        for name, found in self._below(top, "", 0):
+            if isinstance(found, str):
+                left.append(f"{name} {found}")
+            else:
+                wanted[name] = found
+        _check_size(path, len(wanted), sum(each.size for each in wanted.values()))
+        contents = self.store.read(self.url, (each.object_id for each in wanted.values()))
+        files = {
+            name: FileContent(contents[each.object_id], each.mode == _EXECUTABLE)
+            for name, each in wanted.items()
+        }
+        left += [
+            f"{name} is kept in Git LFS; only its pointer was taken"
+            for name, each in files.items()
+            if each.data.startswith(_LFS_POINTER)
+        ]
+        return Snapshot(files, tuple(left))
+
+    def _below(self, top: str, prefix: str, depth: int) -> Iterator[tuple[str, GitEntry | str]]:
+        """Every file below a directory, links within the repository followed; or why not."""
+        start = _prefix(top)
+        for path, entry in self._in_order(start):
+            name = f"{prefix}{path[len(start) :]}"
+            if not _is_usable(name):
+                yield name, "was left out: no file of a plugin can have that path"
+            elif entry.kind == "commit":
+                yield name, "was left out: a submodule"
+            elif entry.mode == _LINK:
+                yield from self._through(path, name, depth)
+            elif entry.kind == "blob":
+                yield name, entry
+
+    def _in_order(self, start: str) -> list[tuple[str, GitEntry]]:
+        return [(path, each) for path, each in self._entries.items() if path.startswith(start)]
+
+    def _through(self, path: str, name: str, depth: int) -> Iterator[tuple[str, GitEntry | str]]:
+        target = self._resolved(path)
+        if target is None or depth > 2 or f"{path}/".startswith(_prefix(target)):
+            yield name, "was left out: a symbolic link that leads nowhere or out of the repository"
+        elif self._entries[target].kind == "tree":
+            yield from self._below(target, f"{name}/", depth + 1)
+        elif self._entries[target].kind == "blob":
+            yield name, self._entries[target]
+
+    def _entry(self, path: str) -> GitEntry | None:
+        resolved = self._resolved(path)
+        return self._entries[resolved] if resolved is not None else None
+
+    def _resolved(self, path: str, budget: int = MOST_LINKS) -> str | None:
+        """The path that one leads to, links on the way followed; None outside the repository."""
+        done = ""
+        parts = path.split("/")
+        for at, part in enumerate(parts):
+            done = f"{done}/{part}".lstrip("/")
+            entry = self._entries.get(done)
+            if entry is None:
+                return None
+            if entry.mode == _LINK:
+                if budget <= 0:
+                    return None
+                data = self.store.read(self.url, [entry.object_id])[entry.object_id]
+                aim = data.decode("utf-8", "surrogateescape")
+                joined = posixpath.normpath(posixpath.join(posixpath.dirname(done), aim))
+                if aim.startswith("/") or joined == "." or joined.startswith(".."):
+                    return None
+                return self._resolved("/".join([joined, *parts[at + 1 :]]), budget - 1)
+        return done
+
+    @cached_property
+    def _entries(self) -> dict[str, GitEntry]:
+        return self.store.entries(self.url, self.commit)
+
+
+@dataclass(frozen=True)
+class FolderTree:
+    """The files of a directory as they are now."""
+
+    root: Path
+
+    def read(self, *paths: str) -> dict[str, bytes]:
+        """See `Tree.read`."""
+        found = {}
+        for path in paths:
+            place = self.root / path
+            try:
+                if is_inside(place, self.root):
+                    found[path] = read_bytes(place)
+            except (FileNotFoundError, UnreadableError):
+                continue
+        return found
+
+    def folders(self, path: str) -> list[str]:
+        """See `Tree.folders`."""
+        try:
+            with os.scandir(self.root / path) as found:
+                return sorted(each.name for each in found if each.is_dir())
+        except OSError:
+            return []
+
+    def revision(self, path: str) -> str:
+        """See `Tree.revision`."""
+        try:
+            files = self.snapshot(path).files
+        except ForgeError:
+            return ""
+        digest = hashlib.sha256()
+        for name, each in sorted(files.items()):
+            content = hashlib.sha256(each.data).hexdigest()
+            digest.update(f"{name}\0{content}{each.executable}\n".encode())
+        return digest.hexdigest()
+
+    def snapshot(self, path: str) -> Snapshot:
+        """See `Tree.snapshot`."""
+        top = self.root / path
+        if not top.is_dir() or not is_inside(top, self.root):
+            raise _missing(path, str(self.root))
+        files: dict[str, FileContent] = {}
+        left: list[str] = []
+        size = 0
+        for name, place in self._below(top, "", frozenset()):
+            try:
+                status = place.stat()
+                if not is_inside(place, self.root) or not stat.S_ISREG(status.st_mode):
+                    left.append(f"{name} was left out: a link out of the directory, or no file")
+                    continue
+                size += status.st_size
+                _check_size(path, len(files) + 1, size)
+                files[name] = FileContent(
+                    read_bytes(place, MOST_BYTES), bool(status.st_mode & stat.S_IXUSR)
+                )
+            except (OSError, UnreadableError) as error:
+                left.append(f"{name} was left out: {getattr(error, 'strerror', None) or error}")
+        return Snapshot(files, tuple(left))
+
+    def _below(
+        self, folder: Path, prefix: str, above: frozenset[str]
+    ) -> Iterator[tuple[str, Path]]:
+        here = os.path.realpath(folder)
+        if here in above or not is_inside(here, self.root):
+            yield prefix.rstrip("/"), folder
+            return
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda each: each.name)
+        for each in entries:
+            name = f"{prefix}{each.name}"
+            if each.name in _NEVER or not _is_usable(name):
+                continue
+            if each.is_dir():
+                yield from self._below(Path(each.path), f"{name}/", above | {here})
+            else:
+                yield name, Path(each.path)
+
+
+def write_files(files: Mapping[str, FileContent], folder: Path) -> None:
+    """Write files below a directory, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, each in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(each.data)
+        if each.executable:
+            path.chmod(path.stat().st_mode | 0o111)
+
+
+def _prefix(path: str) -> str:
+    return f"{path}/" if path else ""
+
+
+def _is_usable(name: str) -> bool:
+    try:
+        name.encode()
+        parts = check_relative(name).parts
+    except (EscapeError, UnicodeEncodeError):
+        return False
+    return not any(part.casefold() in _NEVER for part in parts) and name.isprintable()
+
+
+def _check_size(path: str, files: int, size: int) -> None:
+    if files > MOST_FILES or size > MOST_BYTES:
+        raise ForgeError.invalid(
+            f"{path or 'the repository'} is too large for a plugin: at most {MOST_FILES:,} files "
+            f"and {MOST_BYTES // 1024 // 1024} MB are installed",
+            "Ask the maintainer for a smaller one, or clone it yourself",
+        )
+
+
+def _missing(path: str, where: str) -> ForgeError:
+    return ForgeError.invalid(
+        f"{where} has no directory {path or '.'}; nothing was installed",
+        "Tell the maintainer of the registry",
+    )

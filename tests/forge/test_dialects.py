@@ -1,0 +1,303 @@
+"""Forge in repositories that were not made for it: every program's files are found and shown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_agentpack.forge.files import Directories
+from fleet_agentpack.forge.names import Kind
+from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.kit.results import UNKNOWN, jsonable
+from tests.forge import programs
+from tests.forge.tree import agent, plugin_manifest, tool, write
+
+
+@pytest.fixture
+def mixed(work: Path, home: Path, forge: ForgeService) -> ForgeService:
+    """A service over a project and a home with the files of every program."""
+    programs.fill(work, home)
+    return forge
+
+
+def rows(forge: ForgeService, kind: Kind) -> dict[str, tuple[str, str, str]]:
+    """Version, source and format of each listed name."""
+    listed = jsonable(forge.listing(kind))[f"{kind}s"]
+    return {each["name"]: (each["version"], each["source"], each["format"]) for each in listed}
+
+
+def test_agents_of_every_program_are_listed(mixed: ForgeService) -> None:
+    assert rows(mixed, "agent") == {
+        "code-reviewer": ("0.0.0", "local", "claude-agent"),
+        "code-explorer": ("0.0.0", "local", "codex-agent"),
+        "dba": ("0.0.0", "local", "copilot-agent"),
+        "planner": ("0.0.0", "local", "claude-agent"),
+        "unit-tester": ("1.2.3", "local", "claude-agent"),
+        "helper": ("0.0.0", "global", "claude-agent"),
+        "far": ("2.0.0", "global", "claude-agent"),
+    }
+
+
+def test_skills_and_commands_are_tools(mixed: ForgeService) -> None:
+    assert rows(mixed, "tool") == {
+        "pdf": ("0.0.0", "local", "agent-skill"),
+        "git:commit": ("0.0.0", "local", "claude-command"),
+        "csv": ("0.0.0", "local", "agent-skill"),
+        "tester/pdf": ("1.2.3", "local", "agent-skill"),
+        "run": ("1.2.3", "local", "claude-command"),
+        "docx": ("0.0.0", "local", "agent-skill"),
+        "notes": ("0.0.0", "global", "agent-skill"),
+    }
+
+
+def test_plugins_of_the_project_and_of_claude_code_are_listed(mixed: ForgeService) -> None:
+    listed = jsonable(mixed.plugin_list())["plugins"]
+    assert {(each["name"], each["version"], each["scope"], each["format"]) for each in listed} == {
+        ("tester", "1.2.3", "local", "claude-plugin"),
+        ("flat", "0.0.0", "local", "claude-plugin"),
+        ("documents", "0.0.0", "local", "claude-plugin"),
+        ("installed", "2.0.0", "global", "claude-plugin"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["agent", "tool"])
+def test_every_listed_name_has_an_info_and_a_verdict(mixed: ForgeService, kind: Kind) -> None:
+    for row in jsonable(mixed.listing(kind))[f"{kind}s"]:
+        info = jsonable(mixed.info(kind, row["name"]))
+        assert (info["path"], info["format"]) == (row["path"], row["format"])
+        verdict = mixed.validate(kind, name=row["name"])
+        assert verdict.valid, (row["name"], verdict.errors)
+
+
+def test_the_info_of_a_subagent_has_its_prompt_and_the_comma_list(mixed: ForgeService) -> None:
+    info = jsonable(mixed.info("agent", "code-reviewer"))
+    assert info["tools"] == ["Bash", "Read", "mcp__github__search"]
+    assert info["prompt"] == "You are code-reviewer."
+    assert "dependencies" not in info  # the program brings its tools
+    assert "warnings" not in info
+    assert jsonable(mixed.info("agent", "code-explorer"))["prompt"] == "You read code."
+
+
+def test_a_commands_hint_is_its_input(mixed: ForgeService) -> None:
+    schema = jsonable(mixed.info("tool", "git:commit"))["inputSchema"]
+    assert schema["properties"]["arguments"]["description"] == "[message]"
+
+
+def test_a_plugin_shows_hooks_servers_and_parts(mixed: ForgeService) -> None:
+    parts = jsonable(mixed.plugin_info("tester"))["components"]
+    assert parts == {
+        "agents": ["unit"],
+        "tools": ["pdf"],
+        "workflows": [],
+        "hooks": ["Stop"],
+        "commands": ["run"],
+        "mcpServers": ["db"],
+    }
+    assert jsonable(mixed.plugin_info("flat"))["components"]["agents"] == ["planner"]
+    assert jsonable(mixed.plugin_info("documents"))["components"]["tools"] == ["docx"]
+
+
+def test_one_owner_may_have_a_name_in_two_formats(forge: ForgeService, work: Path) -> None:
+    write(
+        work / "plugins/work",
+        {
+            "plugin.json": plugin_manifest("@acme/work", "3.0.0"),
+            "tools/sync/tool.yaml": tool("sync"),
+            "skills/sync/SKILL.md": programs.skill("sync"),
+            "agents/manager/agent.yaml": agent("manager"),
+            "agents/manager.md": programs.subagent("manager"),
+        },
+    )
+    listed = [each.name for each in forge.listing("tool").tools]  # type: ignore[union-attr]
+    assert listed == ["sync", "agent-skill/sync"]
+    assert forge.info("tool", "agent-skill/sync").path.endswith("SKILL.md")
+    assert forge.info("tool", "@acme/work/agent-skill/sync").path.endswith("SKILL.md")
+    assert forge.info("tool", "sync").path.endswith("tool.yaml")
+    listed = [each.name for each in forge.listing("agent").agents]  # type: ignore[union-attr]
+    assert listed == ["manager", "claude-agent/manager"]
+    assert forge.info("agent", "claude-agent/manager").path.endswith("manager.md")
+    for name in listed:
+        assert forge.validate("agent", name=name).path == forge.info("agent", name).path
+
+
+def test_a_header_that_only_claude_code_understands_is_still_listed(
+    forge: ForgeService, work: Path
+) -> None:
+    text = programs.subagent("loose", "Use this agent: when you are asked to")
+    write(work / ".claude/agents", {"loose.md": text})
+    listed = jsonable(forge.listing("agent"))
+    assert listed["agents"][0]["description"] == "Use this agent: when you are asked to"
+    assert "warnings" not in listed
+
+
+def test_a_loose_directory_counts_only_files_that_say_what_they_are(
+    forge: ForgeService, work: Path
+) -> None:
+    write(
+        work,
+        {
+            "agents/good.md": programs.subagent("good"),
+            "agents/notes.md": "---\ntitle: Notes\n---\n# Notes\n",
+            "agents/plan.yaml": "steps: [one]\n",
+            "src/agents/template.md": programs.subagent("'{{name}}'"),
+            "packages/api/.claude/agents/good.md": programs.subagent("good", "Of the package"),
+        },
+    )
+    names = {each.name for each in forge.listing("agent").agents}  # type: ignore[union-attr]
+    assert names == {"good", "api/good"}
+    assert forge.info("agent", "api/good").description == "Of the package"
+
+
+@pytest.mark.parametrize("kind", ["agent", "tool"])
+def test_an_empty_answer_says_where_it_looked(forge: ForgeService, kind: Kind) -> None:
+    warnings = jsonable(forge.listing(kind))["warnings"]
+    assert len(warnings) == 1
+    assert f"No {kind}s found" in warnings[0]
+    assert f".fractary/{kind}s" in warnings[0]
+    assert ".claude/" in warnings[0]
+    assert ".claude-plugin/plugin.json" in jsonable(forge.plugin_list())["warnings"][0]
+
+
+def test_without_a_project_the_hint_stands_alone(home: Path) -> None:
+    forge = ForgeService(Directories(None, home, dict(os.environ), "Start it in a project"))
+    assert jsonable(forge.listing("agent"))["warnings"] == ["Start it in a project"]
+    assert jsonable(forge.plugin_list())["warnings"] == ["Start it in a project"]
+
+
+def test_changes_show_at_once(mixed: ForgeService, work: Path) -> None:
+    before = mixed.listing("tool").total
+    write(work, {"plugins/tester/skills/new/SKILL.md": programs.skill("new")})
+    write(work, {"packages/web/.claude/skills/late/SKILL.md": programs.skill("late")})
+    assert mixed.listing("tool").total == before + 2
+    (work / "plugins/tester/skills/new/SKILL.md").unlink()
+    assert mixed.listing("tool").total == before + 1
+
+
+def test_links_lead_nowhere_outside(forge: ForgeService, work: Path, home: Path) -> None:
+    write(home, {"private/SKILL.md": programs.skill("private"), "secret.md": "---\nname: x\n---\n"})
+    write(work, {".agents/skills/csv/SKILL.md": programs.skill("csv")})
+    skills = work / ".claude/skills"
+    skills.mkdir(parents=True)
+    (skills / "private").symlink_to(home / "private")
+    (skills / "linked").symlink_to(work / ".agents/skills/csv")
+    (skills / "loop").symlink_to(work)
+    (work / ".claude/agents").mkdir()
+    (work / ".claude/agents/secret.md").symlink_to(home / "secret.md")
+    names = {each.name for each in forge.listing("tool").tools}  # type: ignore[union-attr]
+    assert names == {"csv", "linked"}
+    warnings = jsonable(forge.listing("agent"))["warnings"]
+    assert "secret.md: a symbolic link that points outside" in warnings[0]
+
+
+def test_a_linked_plugin_is_read_and_one_from_outside_is_named(
+    forge: ForgeService, work: Path, home: Path
+) -> None:
+    for base in (work / "dev", home / "elsewhere"):
+        write(base / "plug", {"plugin.json": plugin_manifest("plug"), "tools/t.yaml": tool("t")})
+    plugins = work / ".fractary/plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "plug").symlink_to(work / "dev/plug")
+    (plugins / "stray").symlink_to(home / "elsewhere/plug")
+    assert forge.info("tool", "plug/t").name == "t"
+    for answer in (forge.listing("tool"), forge.plugin_list()):
+        said = "stray: a symbolic link that points outside"
+        assert any(said in each for each in jsonable(answer)["warnings"])
+
+
+def test_names_that_can_be_none_are_not_listed(forge: ForgeService, work: Path) -> None:
+    write(
+        work,
+        {
+            ".claude/agents/two words.md": programs.subagent("fine"),
+            ".claude/agents/odd.md": programs.subagent("not a name!"),
+            ".claude/skills/b c/SKILL.md": programs.skill("bc"),
+            ".fractary/agents/my agent.yaml": agent("my-agent"),
+        },
+    )
+    answer = jsonable(forge.listing("agent"))
+    for row in answer["agents"]:
+        assert forge.info("agent", row["name"]).path == row["path"]
+    assert {row["name"] for row in answer["agents"]} == {"fine", "odd"}
+    assert "my agent.yaml" in answer["warnings"][0]
+
+
+def test_a_directory_where_a_file_is_expected_is_said(
+    forge: ForgeService, work: Path, descriptors: Any
+) -> None:
+    for name in (
+        ".fractary/config.json",
+        ".fractary/agents/a/agent.md",
+        "p/plugin.json",
+        "AGENTS.md",
+    ):
+        (work / name).mkdir(parents=True)
+    before = descriptors()
+    for _ in range(3):
+        answers = [forge.listing("agent"), forge.listing("tool"), forge.plugin_list()]
+        said = [each for answer in answers for each in jsonable(answer)["warnings"]]
+        assert (
+            ".fractary/config.json: a directory, where a file is expected (the file is ignored)"
+            in said
+        )
+        with pytest.raises(Exception, match="a directory, where a file is expected"):
+            forge.config_show()
+    assert descriptors() == before
+
+
+@pytest.fixture
+def descriptors() -> Any:
+    """Counts the open descriptors of this process."""
+    place = Path("/proc/self/fd")
+    if not place.is_dir():
+        pytest.skip("descriptors cannot be counted here")
+    return lambda: len(list(place.iterdir()))
+
+
+def test_an_unclosed_header_is_said_to_be_one(forge: ForgeService, work: Path) -> None:
+    write(work / ".fractary/agents", {"open.md": "---\nname: open\ntype: agent\nBe brief.\n"})
+    result = forge.validate("agent", path=".fractary/agents/open.md")
+    assert [each.message for each in result.errors] == [
+        "the header is not closed: end it with a line of three hyphens"
+    ]
+
+
+def put(path: Path, content: object) -> None:
+    write(path.parent, {path.name: content})
+
+
+def test_skills_on_the_shelves_of_a_catalogue_are_listed(work: Path, forge: ForgeService) -> None:
+    for shelf in (".curated", ".system", ".archive"):
+        put(work / f"skills/{shelf}/of{shelf[1:]}/SKILL.md", programs.skill(f"of{shelf[1:]}"))
+    assert set(rows(forge, "tool")) == {"ofcurated", "ofsystem"}
+
+
+def test_a_copy_of_the_same_owner_and_name_is_left_out_with_a_word(
+    work: Path, forge: ForgeService
+) -> None:
+    for folder in ("plugins/review", "backups/review"):
+        put(work / folder / ".claude-plugin/plugin.json", programs.claude_plugin("review"))
+        put(work / folder / "agents/reviewer.md", programs.subagent("reviewer"))
+    listed = forge.listing("agent")
+    assert listed.total == 1
+    assert listed.warnings == (
+        "1 agent is left out for one of the same owner and name, such as "
+        "plugins/review/agents/reviewer.md",
+    )
+
+
+def test_a_link_to_a_listed_skill_is_no_copy(work: Path, forge: ForgeService) -> None:
+    put(work / ".agents/skills/pdf/SKILL.md", programs.skill("pdf"))
+    (work / ".claude/skills").mkdir(parents=True)
+    (work / ".claude/skills/pdf").symlink_to("../../.agents/skills/pdf")
+    listed = forge.listing("tool")
+    assert (listed.total, listed.warnings) == (1, UNKNOWN)
+
+
+def test_a_program_folder_that_appears_later_is_found(work: Path, forge: ForgeService) -> None:
+    put(work / "package/readme.md", "text")
+    assert forge.listing("agent").total == 0
+    put(work / "package/.claude/agents/late.md", programs.subagent("late"))
+    assert set(rows(forge, "agent")) == {"late"}
