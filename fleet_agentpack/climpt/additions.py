@@ -8,10 +8,10 @@ from pathlib import Path
 from fleet_agentpack.climpt import library
 from fleet_agentpack.climpt.check import check
 from fleet_agentpack.climpt.errors import ClimptError, RenderError
+from fleet_agentpack.climpt.new_profile import NewProfile, in_project
 from fleet_agentpack.climpt.options import profile_name
 from fleet_agentpack.climpt.profile import Profile
 from fleet_agentpack.climpt.project_files import (
-    CONFIG_FOLDER,
     FOLDER,
     NAME,
     NAME_HINT,
@@ -73,7 +73,9 @@ def add(files: ProjectFiles, agent: str, command: NewCommand) -> Added:
         if not NAME.fullmatch(name):
             raise ClimptError("Cannot add", details=f"{name!r} cannot be a name", hint=NAME_HINT)
     files.registry_path(agent)  # a broken configuration is told before anything is written
-    new = _new_profile(files, agent, command)
+    profile = NewProfile(agent, command.c1, command.c2, command.c3)
+    texts = profile.texts(files)
+    new = {} if library.has_profile(files, profile_name(agent, command.c1)) else texts
     prompt = _prompt_path(files, agent, command, has_profile=not new)
     if prompt.exists():
         raise ClimptError("Cannot add", details=f"{files.shown(prompt)} exists already")
@@ -88,39 +90,14 @@ def add(files: ProjectFiles, agent: str, command: NewCommand) -> Added:
     return Added(files.shown(prompt), (*map(files.shown, new), *also))
 
 
-def _new_profile(files: ProjectFiles, agent: str, command: NewCommand) -> dict[Path, str]:
-    """The configuration of a domain that has none yet."""
-    name = profile_name(agent, command.c1)
-    app, user = (_below(files, f"{CONFIG_FOLDER}/{name}-{by}.yml") for by in ("app", "user"))
-    if library.has_profile(files, name):
-        return {}
-    folders = {
-        "working_dir": f"{FOLDER}/{agent}",
-        "app_prompt": {"base_dir": f"prompts/{command.c1}"},
-        "app_schema": {"base_dir": f"schema/{command.c1}"},
-    }
-    patterns = {
-        "directiveType": {"pattern": f"^({command.c2})$"},
-        "layerType": {"pattern": f"^({command.c3})$"},
-    }
-    return {app: yaml12.dump(folders), user: yaml12.dump({"params": {"two": patterns}})}
-
-
 def _prompt_path(
     files: ProjectFiles, agent: str, command: NewCommand, *, has_profile: bool
 ) -> Path:
     file = f"{command.c2}/{command.c3}/f_default.md"
     if not has_profile:
-        return _below(files, f"{FOLDER}/{agent}/prompts/{command.c1}/{file}")
+        return in_project(files, f"{FOLDER}/{agent}/prompts/{command.c1}/{file}")
     try:
         profile = Profile.load(files, profile_name(agent, command.c1))
         return below(profile.prompt_dir, file)
     except (RenderError, UnusableFileError) as error:
         raise ClimptError("Cannot add", details=str(error)) from error
-
-
-def _below(files: ProjectFiles, path: str) -> Path:
-    try:
-        return below(files.roots()[0], path)
-    except UnusableFileError as error:
-        raise ClimptError("Cannot add", details=f"{path} {error}") from error

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from fleet_agentpack.climpt import allowed_names, library
 from fleet_agentpack.climpt.errors import RenderError
-from fleet_agentpack.climpt.headers import HeaderError, PromptText
+from fleet_agentpack.climpt.headers import HeaderError, PromptText, header_problems
 from fleet_agentpack.climpt.library import PromptPlace
+from fleet_agentpack.climpt.new_profile import missing_profiles
 from fleet_agentpack.climpt.options import profile_name
 from fleet_agentpack.climpt.profile import Profile
 from fleet_agentpack.climpt.project_files import ProjectFiles, registry_errors
@@ -16,6 +17,7 @@ from fleet_agentpack.climpt.registry import Command, RegistryFormatError
 from fleet_agentpack.climpt.registry_file import RegistryFile, differences
 from fleet_agentpack.climpt.render import placeholders
 from fleet_agentpack.climpt.results import Checked, CommandOptions, Finding
+from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 _OPTION_OF = {
@@ -48,10 +50,10 @@ def check(files: ProjectFiles, agent: str, *, write: bool = False) -> Checked:
     path = files.registry_path(agent)
     with registry_errors(files.shown(path)):
         registry = RegistryFile.read(path)
+    written = [*_make_profiles(files, agent)] if write else []
     look = _look(files, agent)
     outdated = list(_against_registry(look.commands, registry, files.shown(path)))
     refused = list(_against_patterns(look))
-    written: list[str] = []
     if write and outdated:
         registry.update(look.commands)
         registry.write()
@@ -60,10 +62,25 @@ def check(files: ProjectFiles, agent: str, *, write: bool = False) -> Checked:
     if write and refused:
         written += _allow_all(files, look)
         refused = list(_against_patterns(_look(files, agent)))
-    findings = [*look.findings, *outdated, *refused]
+    findings = [*_without_profile(files, agent), *look.findings, *outdated, *refused]
     return Checked(
         agent, len(registry.by_key()), tuple(findings), tuple(dict.fromkeys(written)) or UNKNOWN
     )
+
+
+def _without_profile(files: ProjectFiles, agent: str) -> Iterator[Finding]:
+    """Prompts that nothing finds, since their domain is not configured."""
+    for profile in missing_profiles(files, agent):
+        told = f"is missing, so nothing finds the prompts in {profile.prompt_dir}"
+        yield Finding(profile.shown, told, fixable=True)
+
+
+def _make_profiles(files: ProjectFiles, agent: str) -> Iterator[str]:
+    """Configure the domains that have prompts and nothing else, each file named."""
+    for profile in list(missing_profiles(files, agent)):
+        for path, text in profile.texts(files).items():
+            write_atomic(path, text)
+            yield files.shown(path)
 
 
 def _look(files: ProjectFiles, agent: str) -> _Look:
@@ -78,6 +95,7 @@ def _look(files: ProjectFiles, agent: str) -> _Look:
             findings.append(Finding(f"{profile_name(agent, c1)}-app.yml", str(error)))
             continue
         profiles.append((profile, c1))
+        findings += [Finding(files.shown(path), why) for path, why in library.unusable(profile)]
         for prompts in _by_command(places, findings):
             findings += _inside(prompts)
             findings += _without_files(prompts)
@@ -139,8 +157,10 @@ def _inside(prompts: Sequence[_Prompt]) -> Iterator[Finding]:
         for name, value in zip(("c1", "c2", "c3"), place.key, strict=True):
             if text.header.get(name, value) != value:
                 yield Finding(
-                    place.shown, f"{name} is {text.header[name]!r}, but its place says {value!r}"
+                    place.shown, f"{name} is {text.header[name]!r}, but its folder says {value!r}"
                 )
+        for problem in header_problems(text.header):
+            yield Finding(place.shown, problem)
         for name in ("title", "description"):
             if not text.header.get(name):
                 yield Finding(place.shown, f"the header has no {name}; search looks at it")

@@ -11,7 +11,7 @@ from fleet_agentpack.kit.textsearch import TextIndex
 
 RESULTS = 3
 # What only shares a few letters with the query scores below this.
-LEAST_SCORE = 0.05
+LEAST_SCORE = 0.025
 
 
 class CommandIndex:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fleet_agentpack.climpt.errors import ClimptError
-from fleet_agentpack.climpt.project_files import DEFAULT_AGENT, ProjectFiles
+from fleet_agentpack.climpt.project_files import DEFAULT_AGENT, NAME, ProjectFiles
 from fleet_agentpack.climpt.registry import Command
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
+
+LONGEST_DESCRIPTION = 1_000  # a client shows a line of it
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class CommandPrompt:
     @property
     def description(self) -> str:
         """What a person reads before choosing it."""
-        return self.command.description or self.command.title or self.command.name
+        text = self.command.description or self.command.title or self.command.name
+        return text if len(text) <= LONGEST_DESCRIPTION else f"{text[:LONGEST_DESCRIPTION]}…"
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -39,9 +42,11 @@ class CommandPrompt:
 
 
 def named(commands: Iterable[tuple[str, Command]]) -> list[CommandPrompt]:
-    """Prompts for the commands of agents; where two names are equal, the later gets a number."""
+    """Prompts for the commands that can be rendered; of two equal names the later gets a number."""
     found: dict[str, CommandPrompt] = {}
     for agent, command in commands:
+        if not all(NAME.fullmatch(part) for part in command.key):
+            continue  # it cannot be rendered; `execute` says why
         own = () if agent == DEFAULT_AGENT else (agent,)
         base = name = "-".join([*own, *command.key])
         number = 1

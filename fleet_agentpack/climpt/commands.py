@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 from fleet_agentpack.climpt.errors import ClimptError
 from fleet_agentpack.climpt.results import Added, Checked, Description, Found, Initialised, Prompt
@@ -15,6 +16,7 @@ from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint, Verbatim
 from fleet_agentpack.kit.errors import Problem
+from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.program import program
 from fleet_agentpack.kit.results import UNKNOWN
 
@@ -36,9 +38,15 @@ def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     line = "add a command with a prompt to fill in"
     new = commands.add("add", line, run_add, "git tag-release latest --title 'Tag a release'")
     _add_names(new)
-    new.add_argument("--title", help="a short title (the names, unless given)")
+    new.add_argument("--title", help="a short title (default: the names)")
     new.add_argument("--description", help="what it is for; search looks at it")
-    new.add_argument("--takes", action="append", default=[], choices=TAKEN, help="an input it has")
+    new.add_argument(
+        "--takes",
+        action="append",
+        default=[],
+        choices=TAKEN,
+        help="an input that it takes; repeatable",
+    )
     new.add_argument("--uv", metavar="NAME=PURPOSE", action="append", default=[])
 
     words = "group changes and commit"
@@ -76,7 +84,8 @@ def run_check(console: Console) -> int:
     from fleet_agentpack.climpt.check import check
 
     given = console.arguments
-    done = check(files_of(console.settings), given.agent, write=given.write)
+    with _writing(console) if given.write else nullcontext():
+        done = check(files_of(console.settings), given.agent, write=given.write)
     console.answer(done, _show_findings(done, console.paint))
     return 1 if done.findings else 0
 
@@ -92,8 +101,23 @@ def run_add(console: Console) -> None:
         tuple(dict.fromkeys(given.takes)),
         tuple(_variable(text) for text in given.uv),
     )
-    done = add(files_of(console.settings), given.agent, command)
+    with _writing(console):
+        done = add(files_of(console.settings), given.agent, command)
     console.answer(done, _show_addition(done, console.paint))
+
+
+@contextmanager
+def _writing(console: Console) -> Iterator[None]:
+    """One command at a time changes a registry: it is read, and written as a whole."""
+    try:
+        with file_lock(console.settings.directories.state / "climpt.lock"):
+            yield
+    except LockTimeoutError as error:
+        hint = "try again when it has ended"
+        raise ClimptError("Busy", details="another climpt command is writing", hint=hint) from error
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        raise ClimptError("Cannot write", details=reason) from error
 
 
 def run_search(console: Console) -> None:
@@ -130,7 +154,7 @@ def run_execute(console: Console) -> None:
 
 
 def _add_agent(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", default="climpt", help="whose commands (%(default)s)")
+    parser.add_argument("--agent", default="climpt", help="whose commands (default: %(default)s)")
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:

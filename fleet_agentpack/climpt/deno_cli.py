@@ -49,7 +49,7 @@ async def run_deno(
             timeout_s=timeout_s,
         )
     except process.ProcessTimeoutError as error:
-        told = f"{PROGRAM} did not end within {timeout_s:g} s and was stopped"
+        told = f"{PROGRAM} did not finish within {timeout_s:g} s and was stopped"
         raise RenderError(told) from error
     except (OSError, ValueError) as error:
         raise RenderError(f"{PROGRAM} could not be started") from error

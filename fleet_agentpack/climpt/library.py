@@ -15,8 +15,10 @@ from fleet_agentpack.climpt.project_files import (
     CONFIG_FOLDER,
     DEFAULT_AGENT,
     NAME,
+    NAME_RULE,
     ProjectFiles,
     UnusableFileError,
+    below,
     read,
 )
 from fleet_agentpack.climpt.registry import Command, RegistryFormatError
@@ -54,7 +56,10 @@ class PromptPlace:
     def read(self) -> PromptText:
         """The file's header and prompt. Raises `HeaderError`."""
         try:
-            return read_prompt(read(self.path.parent, self.path.name) or "")
+            folder = self.profile.prompt_dir
+            for part in (self.c2, self.c3):
+                folder = below(folder, part)  # the same steps as a rendering takes
+            return read_prompt(read(folder, self.path.name) or "")
         except UnusableFileError as error:
             raise HeaderError(str(error)) from error
 
@@ -87,6 +92,22 @@ def prompts(profile: Profile, c1: str) -> Iterator[PromptPlace]:
         match = _TEMPLATE.fullmatch(path.name)
         if match and path.is_file() and NAME.fullmatch(c2) and NAME.fullmatch(c3):
             yield PromptPlace(profile, path, c1, c2, c3, match["edition"], match["adaptation"])
+
+
+def unusable(profile: Profile) -> Iterator[tuple[Path, str]]:
+    """The files that look like prompts of a profile but cannot be any, each with the reason."""
+    base = profile.prompt_dir
+    for path in sorted({*base.rglob("f_*.md"), *base.glob("*/*/f_*.md")}):
+        folders = path.relative_to(base).parts[:-1]
+        odd = next((name for name in folders if not NAME.fullmatch(name)), None)
+        if len(folders) != len(("c2", "c3")):
+            yield path, "is not in a folder <action>/<target>, so it is no command's prompt"
+        elif odd is not None:
+            yield path, f"{odd!r} cannot be a name; {NAME_RULE}"
+        elif not _TEMPLATE.fullmatch(path.name):
+            yield path, "must be called f_<edition>.md or f_<edition>_<adaptation>.md"
+        elif not path.is_file():
+            yield path, "is not a file that can be read"
 
 
 def with_titles(files: ProjectFiles, agent: str, commands: Iterable[Command]) -> list[Command]:

@@ -24,7 +24,8 @@ MAX_BYTES = 64 * 1024 * 1024
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
-NAME_HINT = "use letters, digits, '-' and '_' only, at most 100; correct the registry"
+NAME_RULE = "use letters, digits, '-' and '_' only, at most 100"
+NAME_HINT = f"{NAME_RULE}; correct the registry"
 
 _REASONS = {
     "too_large": f"larger than {MAX_BYTES // 1024 // 1024} MB",

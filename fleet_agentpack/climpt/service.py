@@ -200,7 +200,7 @@ def _what_there_is(index: CommandIndex) -> str:
         return "The registry has no commands."
     named = [f"{name} ({count})" for name, count in list(domains.items())[:MOST_DOMAINS_NAMED]]
     more = ", …" if len(domains) > MOST_DOMAINS_NAMED else ""
-    return f"No command fits. There are commands for {', '.join(named)}{more}; try other words."
+    return f"No command matches. There are commands for {', '.join(named)}{more}; try other words."
 
 
 def _told(warnings: tuple[str, ...]) -> Maybe[tuple[str, ...]]:

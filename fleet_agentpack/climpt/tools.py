@@ -79,7 +79,7 @@ mcp = DomainTools(
     "climpt",
     server_name="climpt",
     instructions="climpt: ready prompts for recurring work such as commits and branches. [Call"
-    " {search, describe, execute}, then follow the prompt.]",
+    " {search, describe, execute}.] [Then follow the prompt that {execute} gives.]",
     error=ClimptError,
     open_service=open_service,
     prompt_catalogue=CommandPrompts,

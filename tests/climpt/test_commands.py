@@ -9,20 +9,12 @@ from pathlib import Path
 import pytest
 
 from fleet_agentpack.climpt.scaffold import init
+from tests import rig
 from tests.climpt.project import write_echo, write_registry
-from tests.rig import SERVE, child_environment
 
 
 def run(*arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SERVE, "climpt", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=child_environment(**env),
-        timeout=60,
-    )
+    return rig.run("climpt", *arguments, stdin=stdin, **env)
 
 
 def test_a_first_session(work: Path) -> None:

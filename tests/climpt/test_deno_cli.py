@@ -120,7 +120,7 @@ async def test_a_program_that_does_not_end_is_stopped(work: Path, home: Path) ->
     write_registry(work, [ECHO])
     files, environ = ProjectFiles(work, home), {"PATH": fake_deno(home, code)}
     cli = ClimptService(files, partial(run_deno, files, environ, timeout_s=1.5))
-    with pytest.raises(ClimptError, match=r"deno did not end within 1\.5 s and was stopped"):
+    with pytest.raises(ClimptError, match=r"deno did not finish within 1\.5 s and was stopped"):
         await cli.execute(*ECHO_NAMES)
     wait_until_gone(int((work / "pid").read_text()))
 

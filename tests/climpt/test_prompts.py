@@ -12,9 +12,9 @@ import pytest
 from fleet_agentpack.climpt.command_prompts import named
 from fleet_agentpack.climpt.registry import Command
 from fleet_agentpack.climpt.scaffold import init
-from tests.climpt.project import write, write_registry
+from tests.climpt.project import ECHO, write, write_registry
 from tests.climpt.test_commands import run
-from tests.rig import Stdio, eventually, modern_meta
+from tests.rig import SERVE, Stdio, eventually, modern_meta
 from tests.wire.forked import Forks
 from tests.wire.scripts import as_bytes, request
 from tests.wire.test_front_installed import is_alone
@@ -100,7 +100,7 @@ def test_the_front_lists_them_as_the_server_does(work: Path, home: Path) -> None
             assert alone == served
             assert (GROUP in str(alone["lines"])) == (argv != ["--only", "forge"])
     forks.close()
-    with Stdio() as server:
+    with Stdio(cold=True) as server:
         server.hello()
         assert GROUP in prompts(server)
         assert is_alone(server)
@@ -108,7 +108,7 @@ def test_the_front_lists_them_as_the_server_does(work: Path, home: Path) -> None
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_without_commands_the_front_needs_no_server(work: Path) -> None:
-    with Stdio() as server:
+    with Stdio(cold=True) as server:
         server.hello()
         assert all(name.startswith("forge_") for name in prompts(server))
         assert is_alone(server)
@@ -135,3 +135,16 @@ def test_reload_tells_of_them(work: Path) -> None:
         server.call("reload")
         server.wait_for_notification(CHANGED)
         assert GROUP not in prompts(server)
+
+
+def test_commands_that_cannot_be_rendered_are_no_prompts_and_descriptions_are_bounded(
+    work: Path,
+) -> None:
+    odd = [("../..", "etc", "passwd"), ("a b", "\n\x1b[31m", "c"), ("größe", "b", "x" * 5_000)]
+    records = [{"c1": c1, "c2": c2, "c3": c3, "description": "d"} for c1, c2, c3 in odd]
+    write_registry(work, [*records, {**ECHO, "description": "d" * 100_000}])
+    with Stdio([*SERVE, "--only", "climpt"], **OFF) as server:
+        server.hello()
+        (only,) = server.ask("prompts/list")["result"]["prompts"]
+    assert only["name"] == "test-echo-input"
+    assert len(only["description"]) < 1_100

@@ -113,7 +113,7 @@ def test_an_empty_registry_is_no_error(work: Path, home: Path) -> None:
 
 def test_a_search_without_a_hit_says_what_there_is(work: Path, home: Path) -> None:
     write_registry(work, SAMPLE)
-    told = "No command fits. There are commands for git (2), meta (2); try other words."
+    told = "No command matches. There are commands for git (2), meta (2); try other words."
     assert service(work, home).search("zebra") == Found((), (told,))
 
 

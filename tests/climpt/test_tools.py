@@ -95,7 +95,7 @@ def test_search_answers_an_array_as_text_and_results_as_structure(server: Stdio)
     assert all(row.keys() == {"c1", "c2", "c3", "description", "score"} for row in rows)
     assert {name: rows[0][name] for name in GROUP} == GROUP
     nothing = server.call("search", query="zebra")
-    told = "No command fits. There are commands for git (5), meta (2); try other words."
+    told = "No command matches. There are commands for git (5), meta (2); try other words."
     assert [block["text"] for block in nothing["content"]] == ["[]", told]
     assert nothing["structuredContent"] == {"results": [], "warnings": [told]}
 
