@@ -24,7 +24,7 @@ from fleet_agentpack.climpt.registry import Command
 from fleet_agentpack.console.table import Table, render
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.kit import textsearch
-from fleet_agentpack.kit.terms import terms, words
+from fleet_agentpack.kit.terms import terms, tokens
 
 COMMANDS = 10_000
 QUERIES = 100
@@ -149,8 +149,8 @@ def make_commands(chance: random.Random, count: int) -> list[Command]:
 def make_query(chance: random.Random, commands: list[Command]) -> str:
     """A few words of one command and one or two of another, one of them mistyped now and then."""
     one, two = chance.sample(commands, 2)
-    some = chance.sample(list(words(one.text)), chance.randint(2, 5))
-    some += chance.sample(list(words(two.text)), chance.randint(0, 2))
+    some = chance.sample(list(tokens(one.text)), chance.randint(2, 5))
+    some += chance.sample(list(tokens(two.text)), chance.randint(0, 2))
     if chance.random() < SHARE_MISTYPED:
         some[0] = some[0][:1] + some[0][2:3] + some[0][1:2] + some[0][3:]
     return " ".join(some)

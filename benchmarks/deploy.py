@@ -6,9 +6,11 @@ Everything is measured in one process and printed as a ratio of the limit, so th
 different machines can be compared. The limit is taken in two ways: with `open` as everybody
 writes it, and with `buffering=0`, the cheapest that Python itself offers; the bounds are checked
 against the cheaper one. Calls are made as a server makes them; what it answers again while nothing
-has changed is also asked of a real server process. `--grow` goes up to ten times the files. With
-AGENTPACK_BIN naming the original binary, it is measured beside ours on the same repo, and the
-outputs are compared.
+has changed is also asked of a real server process. `--grow` goes up to ten times the files. It ends
+with status 1 if a bound was missed. With DEPLOY_BASELINE naming another tree of this project, a
+deploy of one changed file is compared with that tree's, in turns. With AGENTPACK_BIN naming the
+original binary, its deploy of one changed file and its plan are measured beside ours on the same
+repo, and the plans are compared.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ class World:
 
     def __init__(self, root: Path, modules: int, *, durable: bool = False) -> None:
         self.root = root
+        self.modules = modules
         self.durable = durable
         self.repo = root / "agentpack/repo"
         self.project = root / "project"
@@ -162,20 +165,37 @@ def read_and_hash_unbuffered(paths: list[str]) -> None:
             hashlib.sha256(stream.read()).hexdigest()
 
 
-def write_plainly(contents: list[tuple[str, bytes]], top: Path, *, durable: bool) -> None:
-    """Every output by way of a temporary file, and one copy of each, as a deploy leaves them."""
-    for number, (_path, data) in enumerate(contents):
-        for place in (top / "out" / str(number % 997), top / "copy" / str(number % 997)):
-            place.mkdir(parents=True, exist_ok=True)
-            name, temporary = f"{place}/{number}", f"{place}/.{number}.tmp"
-            with open(temporary, "wb") as stream:  # noqa: PTH123
-                stream.write(data)
-                if durable:
-                    stream.flush()
-                    os.fsync(stream.fileno())
-            os.rename(temporary, name)  # noqa: PTH104
-            if durable:
-                sync_directory(str(place))
+def write_plainly(contents: list[bytes], records: list[bytes], top: Path, *, durable: bool) -> None:
+    """What an apply writes: each content once, a name for it per output, outputs and records.
+
+    An output comes by way of a temporary file; a content is written in its place.
+    """
+    stored: set[str] = set()
+    store, copies = top / "contents", top / "copy"
+    for place in (store, copies):
+        place.mkdir(parents=True)
+    for number, data in enumerate(records):
+        _write(f"{top}/{number}.json", data, durable=durable)
+    for number, data in enumerate(contents):
+        sha256 = hashlib.sha256(data).hexdigest()
+        if sha256 not in stored:
+            stored.add(sha256)
+            _write(f"{store}/{sha256}", data, durable=durable)
+        os.link(f"{store}/{sha256}", f"{copies}/{number}")
+        place = top / "out" / str(number % 997)
+        place.mkdir(parents=True, exist_ok=True)
+        _write(f"{place}/.{number}.tmp", data, durable=durable)
+        os.rename(f"{place}/.{number}.tmp", f"{place}/{number}")  # noqa: PTH104
+        if durable:
+            sync_directory(str(place))
+
+
+def _write(path: str, data: bytes, *, durable: bool) -> None:
+    with open(path, "wb") as stream:  # noqa: PTH123
+        stream.write(data)
+        if durable:
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def server_memory(world: World) -> float:
@@ -211,9 +231,10 @@ def server_memory(world: World) -> float:
 
 
 class Table:
-    """Rows of a name, seconds, and their ratio to the limits."""
+    """Rows of a name, seconds, and their ratio to the limits; knows whether all bounds held."""
 
     def __init__(self) -> None:
+        self.missed: list[str] = []
         print(f"{'':<50} {'time':>12} {'× buffered':>11} {'× unbuffered':>13}")
 
     def add(self, name: str, seconds: float, *limits: float, bound: float | None = None) -> None:
@@ -222,6 +243,15 @@ class Table:
         kept = bound is None or ratios[-1] <= bound
         verdict = "" if bound is None else f"  ≤ {bound:g}× {'yes' if kept else 'NO'}"
         print(f"{name:<50} {seconds * 1000:9.1f} ms {shown}{verdict}")
+        if not kept:
+            self.missed.append(name)
+
+    def check(self, name: str, found: float, bound: float, unit: str) -> None:
+        """A figure with a bound of its own."""
+        kept = found <= bound
+        print(f"{name}: {found:.2f}{unit} (≤ {bound:g}{unit}) {'yes' if kept else 'NO'}")
+        if not kept:
+            self.missed.append(name)
 
 
 def settle() -> None:
@@ -250,7 +280,8 @@ class Fresh:
         shutil.rmtree(self._world.root / f"cache-{self._name}-{self._number}", ignore_errors=True)
 
 
-def measure(world: World, durable: World) -> None:
+def measure(world: World, durable: World) -> list[str]:
+    """Everything; the names of the bounds that were missed."""
     table = Table()
     sources = world.sources()
     read_and_hash(sources)
@@ -266,6 +297,8 @@ def measure(world: World, durable: World) -> None:
     measure_apply(durable, table)
     measure_apply(world, table)
     measure_deployed(world, table, sources + world.outputs())
+    table.check("resident memory of a server after a plan", server_memory(world), 150, " MB")
+    return table.missed
 
 
 def measure_apply(world: World, table: Table) -> None:
@@ -274,12 +307,17 @@ def measure_apply(world: World, table: Table) -> None:
     for number in range(2):
         world.forget()
         took.append(timed(lambda: world.service("cache-apply").deploy(Request())))
-        contents = [(path, Path(path).read_bytes()) for path in world.outputs()]
+        contents = [Path(path).read_bytes() for path in world.outputs()]
+        records = [path.read_bytes() for path in (world.root / "agentpack/state").rglob("*.json")]
         top = world.root / f"plain-{number}"
-        plain.append(timed(lambda c=contents, t=top: write_plainly(c, t, durable=world.durable)))
+        plain.append(
+            timed(
+                lambda c=contents, r=records, t=top: write_plainly(c, r, t, durable=world.durable)
+            )
+        )
         shutil.rmtree(top)
     limit, how = min(plain), ", each synced" if world.durable else ""
-    table.add(f"limit: write {len(contents)} files and a copy of each{how}", limit, limit)
+    table.add(f"limit: write {len(contents)} files, each content and its names{how}", limit, limit)
     table.add(f"deploy --apply, everything new{how}", min(took), limit, bound=1.5)
 
 
@@ -311,13 +349,100 @@ def measure_deployed(world: World, table: Table, everything: list[str]) -> None:
         table.add(f"{name}, first call of another process", cached, *limits)
     measure_served(world, table, limits, bound)
     service = world.service("cache-again")
-    snapshot = service.snapshots().data.snapshots[0].id
-    (world.repo / "modules/skill/m10/file1.md").write_text("changed\n")
-    print(
-        f"deploy --apply of one changed file: {timed(lambda: service.deploy(Request())):.2f} s,",
-        end=" ",
+    measure_one_file(world, service, table, limits)
+    snapshot = service.snapshots().data.snapshots[-1].id
+    print(f"rollback to the first snapshot: {timed(lambda: service.rollback(snapshot)):.2f} s")
+
+
+ONE = "modules/skill/m10/file1.md"  # the file that changes when only one does
+
+
+def measure_one_file(
+    world: World, service: DeployService, table: Table, limits: tuple[float, float]
+) -> None:
+    """Twenty deploys of one changed file, between those of others: their time, and the state."""
+    before, took = state_bytes(world), []
+    with others(world) as by_name:
+        theirs: dict[str, list[float]] = {name: [] for name in by_name}
+        for number in range(20):
+            (world.repo / ONE).write_text(f"changed {number}\n")
+            took.append(timed(lambda: service.deploy(Request())))
+            for name, (rounds, _, deploy) in by_name.items():
+                if number < rounds:
+                    theirs[name].append(deploy())
+    table.add("deploy --apply of one changed file", min(took), *limits)
+    for name, found in theirs.items():
+        table.check(f"  of the same by {name}", min(took) / min(found), by_name[name][1], "×")
+    table.check("state after 20 such deploys", state_bytes(world) / before, 1.3, "×")
+
+
+Other = tuple[int, float, Callable[[], float]]  # rounds, our bound, a deploy that says how long
+
+
+@contextmanager
+def others(world: World) -> Iterator[dict[str, Other]]:
+    """Who else can deploy one changed file, each in a world of its own."""
+    found: dict[str, Other] = {}
+    with ExitStack() as stack:
+        if tree := os.environ.get("DEPLOY_BASELINE"):
+            place = stack.enter_context(scratch_below(world.root))
+            deploy = stack.enter_context(another_tree(tree, place, world.modules))
+            found[f"the tree in {Path(tree).name}"] = (20, 0.25, deploy)
+        if program := os.environ.get("AGENTPACK_BIN"):
+            place = stack.enter_context(scratch_below(world.root))
+            original = Original(World(place / "world", world.modules), program)
+            original.deploy_one()
+            found["the original"] = (5, 0.15, original.deploy_one)
+        yield found
+
+
+@contextmanager
+def scratch_below(directory: Path) -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(dir=directory))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def another_tree(tree: str, place: Path, modules: int) -> Iterator[Callable[[], float]]:
+    """Deploys with the code of another tree: in a process of its own, one for every line."""
+    code = (
+        "import sys, time, pathlib; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/benchmarks']\n"
+        "import deploy\n"
+        "from fleet_agentpack.deploy.request import Request\n"
+        "world = deploy.World(pathlib.Path(sys.argv[2]), int(sys.argv[3]))\n"
+        "world.service().deploy(Request()); time.sleep(0.3)\n"
+        "service = world.service(); service.plan(Request()); print(flush=True)\n"
+        "for line in sys.stdin:\n"
+        f"    (world.repo / {ONE!r}).write_text('changed ' + line)\n"
+        "    print(deploy.timed(lambda: service.deploy(Request())), flush=True)\n"
     )
-    print(f"rollback: {timed(lambda: service.rollback(snapshot)):.2f} s")
+    command = [sys.executable, "-c", code, tree, str(place / "world"), str(modules)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        process.stdout.readline()
+        numbers = itertools.count()
+
+        def deploy() -> float:
+            process.stdin.write(f"{next(numbers)}\n")
+            process.stdin.flush()
+            return float(process.stdout.readline())
+
+        yield deploy
+        process.stdin.close()
+
+
+def state_bytes(world: World) -> int:
+    """The bytes of all files in the state, hard links once, without records in JSON."""
+    state = world.root / "agentpack/state"
+    found = [path.lstat() for path in state.rglob("*") if path.is_file() and _is_content(path)]
+    return sum({each.st_ino: each.st_size for each in found}.values())
+
+
+def _is_content(path: Path) -> bool:
+    return path.suffix != ".json" and not path.read_bytes().startswith(b'{\n  "schema_version"')
 
 
 def measure_served(
@@ -336,6 +461,7 @@ class Original:
     """The original binary on the same repo."""
 
     def __init__(self, world: World, program: str) -> None:
+        self._world, self._count = world, itertools.count()
         self._where = {"env": world.environ, "cwd": world.project, "stdout": subprocess.PIPE}
         self._program = program
 
@@ -344,6 +470,12 @@ class Original:
         command = [self._program, "plan", "--json"]
         done = subprocess.run(command, check=True, **self._where)
         return json.loads(done.stdout)["data"]
+
+    def deploy_one(self) -> float:
+        """How long it takes to deploy one changed file; its start takes next to nothing."""
+        (self._world.repo / ONE).write_text(f"changed {next(self._count)}\n")
+        command = [self._program, "deploy", "--apply", "--yes", "--json"]
+        return timed(lambda: subprocess.run(command, check=True, **self._where))
 
 
 @contextmanager
@@ -446,15 +578,16 @@ def main() -> None:
     try:
         world = World(scratch / "world", options.modules)
         print(f"{options.modules} modules, {len(world.sources())} source files\n")
-        measure(world, World(scratch / "durable", max(3, options.modules // 30), durable=True))
-        memory = server_memory(world)
-        print(f"resident memory of a server after a plan: {memory:.0f} MB (≤ 150 MB)")
+        durable = World(scratch / "durable", max(3, options.modules // 30), durable=True)
+        missed = measure(world, durable)
         if program := os.environ.get("AGENTPACK_BIN"):
             compare_with_original(world, program)
         if options.grow:
             grow(scratch, options.modules)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    if missed:
+        sys.exit(f"missed: {', '.join(missed)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How much `list_agents` and `show_agent` cost beyond the HTTP requests that they need.
 
-    python benchmarks/fleet.py
+    python benchmarks/fleet.py             # on Coder
+    python benchmarks/fleet.py --local     # on this machine; see local_fleet.py
 
 A loopback server in a process of its own replays Coder's recorded answers for fleets of 10, 100 and
 1,000 agents. Each tool is compared with the bare httpx requests that it has to make: the same ones,
@@ -183,4 +184,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if "--local" in sys.argv:
+        from benchmarks import local_fleet
+
+        sys.exit(local_fleet.main())
+    else:
+        main()

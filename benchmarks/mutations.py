@@ -92,6 +92,14 @@ class Scratch:
         libraries = next((folder / "env" / "lib").glob("python*")) / "site-packages"
         paths = f"{self.tree}\n{sysconfig.get_path('purelib')}\n"
         (libraries / "tree.pth").write_text(paths, encoding="utf-8")
+        self._install_command()
+
+    def _install_command(self) -> None:
+        """Put our command beside the interpreter: advice names it where it is installed."""
+        command = self._python.with_name("fleet-agentpack")
+        start = "from fleet_agentpack.__main__ import main\n\nraise SystemExit(main())\n"
+        command.write_text(f"#!{self._python}\n{start}", encoding="utf-8")
+        command.chmod(0o755)
 
     def judge(self, mutation: Mutation) -> Verdict:
         """Make the fault, run its tests, take the fault back."""
@@ -156,7 +164,8 @@ def _verdict(status: int, output: str | None, seconds: float) -> Verdict:
     if status == 1 and found:
         return Verdict("killed", found[1], seconds)
     last = next(iter(output.strip().splitlines()[-1:]), "")
-    return Verdict("broken", f"pytest ended with status {status}: {last}", seconds)
+    failed = " ".join(["", *FAILED.findall(output)])
+    return Verdict("broken", f"pytest ended with status {status}: {last}{failed}", seconds)
 
 
 def load(path: Path = LIST) -> list[Mutation]:

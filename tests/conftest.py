@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -11,12 +12,20 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# A busy machine is no failure.
+# A busy machine is no failure. CI judges a commit, so it tries the same examples every time; new
+# ones are tried wherever else the tests run.
 hypothesis.settings.register_profile("patient", deadline=None)
-hypothesis.settings.load_profile("patient")
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "patient")
 
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "PYTHONPATH", "COVERAGE_PROCESS_START")
 KEPT_PREFIXES = ("PYTEST_", "COV_", "HYPOTHESIS_")
+
+
+def pytest_configure() -> None:
+    """A shell starts background jobs with Ctrl-C ignored; what the tests start must know it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,19 +9,21 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.warm import EXAMPLE as EXAMPLE
+from tests.warm import ROOT, SERVE, WarmProcess, can_start
+
 # How Coder's session tokens look; none of them belongs into a file of ours.
+# What all tools together are, the extras too, and what is left where forge is not served.
+ALL_TOOLS = len(json.loads((ROOT / "tests/wire/surface.json").read_text(encoding="utf-8")))
+WITHOUT_FORGE = ALL_TOOLS - 18
 SESSION_TOKEN = re.compile(r"[A-Za-z0-9]{10}-[A-Za-z0-9]{22}")
 MODERN = "2026-07-28"
-SERVE = [sys.executable, "-m", "fleet_agentpack"]
-EXAMPLE = [sys.executable, "-m", "tests.wire.example"]
 
 
 def modern_meta() -> dict[str, Any]:
@@ -40,20 +42,35 @@ def child_environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, **more}
 
 
+def start(
+    command: Sequence[str] = SERVE,
+    *,
+    cwd: Path | None = None,
+    cold: bool = False,
+    together: bool = False,
+    **env: str,
+) -> subprocess.Popen[bytes] | WarmProcess:
+    """Start a program, its streams as pipes; `cold` where its own start is what is tested."""
+    whole = child_environment(**env)
+    if not cold and can_start(command, whole):
+        return WarmProcess(command, cwd, whole, together=together)
+    pipe = subprocess.PIPE
+    errors = subprocess.STDOUT if together else pipe
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=whole, cwd=cwd)
+
+
 class Stdio:
     """A server process on stdio; every line of its standard output must be one JSON-RPC message."""
 
     def __init__(
-        self, command: Sequence[str] = SERVE, *, cwd: Path | None = None, **env: str
+        self,
+        command: Sequence[str] = SERVE,
+        *,
+        cwd: Path | None = None,
+        cold: bool = False,
+        **env: str,
     ) -> None:
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=child_environment(**env),
-            cwd=cwd,
-        )
+        self.process = start(command, cwd=cwd, cold=cold, **env)
         self.folder = cwd or Path.cwd()
         self.bad_lines: list[bytes] = []
         self.notifications: list[dict[str, Any]] = []
@@ -160,12 +177,23 @@ class Stdio:
 
 
 def pipe(
-    lines: str, command: Sequence[str] = SERVE, **env: str
+    lines: str, command: Sequence[str] = SERVE, *, cold: bool = False, **env: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Pipe lines into a server and let it end by itself."""
-    return subprocess.run(
-        command, input=lines.encode(), capture_output=True, env=child_environment(**env), timeout=60
-    )
+    process = start(command, cold=cold, **env)
+    out, errors = process.communicate(lines.encode(), 60)
+    return subprocess.CompletedProcess(command, process.wait(), out, errors)
+
+
+def run(
+    *words: str, stdin: str = "", cwd: Path | None = None, status: int | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of `fleet-agentpack`; `status` is how it has to end."""
+    process = start([*SERVE, *words], cwd=cwd, **env)
+    out, errors = (each.decode() for each in process.communicate(stdin.encode(), 120))
+    done = subprocess.CompletedProcess(words, process.wait(), out, errors)
+    assert status in (None, done.returncode), f"{words}: {out}{errors}"
+    return done
 
 
 def text_of(result: dict[str, Any]) -> str:
@@ -173,7 +201,7 @@ def text_of(result: dict[str, Any]) -> str:
     return "".join(block["text"] for block in result["content"])
 
 
-def eventually(holds: Callable[[], object], timeout_s: float = 10) -> None:
+def eventually(holds: Callable[[], object], timeout_s: float = 60) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + timeout_s
     while not holds():
@@ -188,22 +216,27 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+NO_TOKEN = ["--no-token"]
+
+
 class Http:
     """A server process on HTTP."""
 
-    def __init__(self, *options: str, command: Sequence[str] | None = None, **env: str) -> None:
+    def __init__(
+        self,
+        *options: str,
+        command: Sequence[str] | None = None,
+        own_token: bool = False,
+        **env: str,
+    ) -> None:
         self.port = free_port()
+        has_token = own_token or "--token-file" in options or "FLEET_AGENTPACK_TOKEN" in env
         words = (
             [*command, "--http", str(self.port)]
             if command
-            else [*SERVE, "--http", "--port", str(self.port)]
+            else [*SERVE, "--http", "--port", str(self.port), *([] if has_token else NO_TOKEN)]
         )
-        self.process = subprocess.Popen(
-            [*words, *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=child_environment(**env),
-        )
+        self.process = start([*words, *options], together=True, **env)
         self.output = b""
         self._thread = threading.Thread(target=self._drain, daemon=True)
         self._thread.start()
@@ -288,6 +321,7 @@ class Http:
             self.process.kill()
         self.process.wait()
         self._thread.join(5)
+        self.process.stdin.close()
         self.process.stdout.close()
 
 

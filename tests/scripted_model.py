@@ -15,7 +15,7 @@ API_KEY = "sk-test-none-0123456789abcdef"
 class ScriptedModel(ThreadingHTTPServer):
     """Speaks as much of the Messages API as Claude Code needs, and of the Responses API as Codex
     does; `results` is what the tool said, `called` whether it was there to be called, `asked` how
-    often the person said something.
+    often the person said something, `said` all that Claude Code sent as the person's words.
     """
 
     daemon_threads = True
@@ -24,7 +24,7 @@ class ScriptedModel(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.tool, self.arguments = tool, arguments
         self.results: list[dict[str, Any]] = []
-        self.asked, self.called = 0, False
+        self.asked, self.called, self.said = 0, False, ""
 
     @property
     def environ(self) -> dict[str, str]:
@@ -38,13 +38,9 @@ class ScriptedModel(ThreadingHTTPServer):
 
     def next_block(self, request: dict[str, Any]) -> dict[str, Any]:
         """The tool call, once it is offered, and after its result the last word."""
-        results = [
-            part
-            for message in request.get("messages", [])
-            if isinstance(message["content"], list)
-            for part in message["content"]
-            if part.get("type") == "tool_result"
-        ]
+        parts = [part for message in request.get("messages", []) for part in _parts(message)]
+        results = [part for part in parts if part.get("type") == "tool_result"]
+        self.said += "".join(f"{part['text']}\n" for part in parts if part.get("type") == "text")
         self.results += results
         offered = {tool.get("name") for tool in request.get("tools") or []}
         self.asked += bool(offered)  # requests without tools are the client's own errands
@@ -136,6 +132,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+
+def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = message["content"]
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
 def _message(model: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from fleet_agentpack import cli
 from fleet_agentpack.commands import COMMANDS, completion_of, parser_of
 from fleet_agentpack.console.parser import Parser
-from tests.rig import SERVE, child_environment
+from tests.console.pseudo import OnTerminal
+from tests.rig import SERVE, child_environment, eventually
 
 
 def every_parser() -> Iterator[Parser]:
@@ -67,7 +69,7 @@ def test_a_mistyped_word_gets_the_nearest_right_one(
     told = capsys.readouterr()
     assert ended.value.code == 2 and told.out == ""
     assert says in told.err
-    assert told.err.splitlines()[-1].endswith(" --help shows how it is called")
+    assert told.err.splitlines()[-1].endswith(" --help shows how to use it")
 
 
 def test_help_is_the_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,6 +96,7 @@ CASES = {
     "tool run agentpack/csv/stats --in": "--input",
     "deploy --ap": "--apply",
     "deploy --repo ": "",  # a file, as the shell itself completes it
+    "--only fleet pla": "plan",  # the value of an option is no command
 }
 
 
@@ -126,6 +129,61 @@ def test_zsh_and_fish_scripts_name_every_command() -> None:
     assert f"{at} -f -a list -d 'list all agents with status and task'" in fish
     for name in COMMANDS:
         assert f"' {name}'" in zsh and f" {name}'" in fish
+
+
+def needed(shell: str) -> str:
+    return shutil.which(shell) or pytest.skip(f"{shell} is not installed")
+
+
+def test_fish_completes(tmp_path: Path) -> None:
+    script = tmp_path / "complete.fish"
+    script.write_text(completion_of("fish", cli.main_parser()))
+    asked = "".join(f"echo =; complete -C 'fleet-agentpack {line}'\n" for line in CASES)
+    done = subprocess.run(
+        [needed("fish"), "--no-config", "-c", f"source {shlex.quote(str(script))}\n{asked}"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=child_environment(),
+    )
+    assert done.stderr == ""
+    offered = [
+        {line.split("\t")[0] for line in answer.splitlines()}
+        for answer in done.stdout.split("=\n")[1:]
+    ]
+    wanted = {line: set(words.split()) - {"-h", "--help"} for line, words in CASES.items()}
+    wanted["deploy --repo "] = {script.name, "home/"}
+    assert dict(zip(CASES, offered, strict=True)) == wanted
+
+
+def test_zsh_completes(tmp_path: Path) -> None:
+    """Typed on a terminal: what can only be one thing is written out, else all are listed."""
+    script = tmp_path / "complete.zsh"
+    script.write_text(completion_of("zsh", cli.main_parser()))
+    alone = {line: words for line, words in CASES.items() if words and " " not in words}
+    lists = {line: words.split() for line, words in CASES.items() if " " in words}
+    start = f"cd {shlex.quote(str(tmp_path))}; autoload -U compinit && compinit -u -D; "
+    start += "setopt no_beep no_list_ambiguous; source ./complete.zsh; echo rea''dy\n"
+    with OnTerminal("-f", "-i", command=[needed("zsh")], columns=150) as shell:
+        shell.press(start.encode())
+        shell.wait_for("ready\n")
+
+        def typed(line: str) -> None:
+            shell.press(b"\x15" + f"fleet-agentpack {line}\t".encode())
+
+        for line, word in alone.items():
+            typed(line)
+            before = line.rpartition(" ")[0]
+            shell.wait_for(f"fleet-agentpack {before} {word}".replace("  ", " ") + " ")
+        for line, words in lists.items():
+            seen = len(shell.text)
+            typed(line)
+            eventually(lambda: all(word in shell.text[seen:] for word in words))  # noqa: B023
+        typed("deploy --repo ")
+        shell.wait_for(f"{script.name}  home/")
+        shell.press(b"\x15exit\n")
+        assert shell.end() == 0
+    assert "command not found" not in shell.text and "parse error" not in shell.text
 
 
 def test_completion_is_printed() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.rig import ROOT, SERVE, child_environment
+from tests.rig import ROOT, run
 
 CONTRACTS = ROOT / "docs" / "contracts"
 ROOMS = {
@@ -43,14 +42,7 @@ def source(domain: str) -> str:
 @pytest.mark.parametrize("domain", ROOMS)
 def test_a_contract_names_its_tools_and_their_inputs(domain: str, home: Path) -> None:
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    done = subprocess.run(
-        [*SERVE, "--only", domain],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        env=child_environment(),
-        timeout=60,
-    )
+    done = run("--only", domain, stdin=json.dumps(asked))
     tools: list[dict[str, Any]] = json.loads(done.stdout)["result"]["tools"]
     text = page(domain)
     unnamed = [

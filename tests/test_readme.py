@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rig import ROOT, SERVE, Stdio, child_environment
+from tests.rig import ALL_TOOLS, ROOT, SERVE, WITHOUT_FORGE, Stdio, child_environment, run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -30,7 +30,12 @@ VARIABLE = (
     r"|NO_COLOR|FORCE_COLOR)\b"
 )
 # Not the user's to set: given to tools that run, taken from agents that run, or for tests.
-INTERNAL = {"ENACT_EXECUTION_ID", "FLEET_AGENTPACK_FRONT"}
+INTERNAL = {
+    "ENACT_EXECUTION_ID",
+    "FLEET_AGENTPACK_DEPTH",
+    "FLEET_AGENTPACK_FRONT",
+    "FLEET_AGENTPACK_TASK",
+}
 
 
 def marked(name: str) -> str:
@@ -44,15 +49,7 @@ def test_the_session_works_from_the_first_to_the_last_command(work: Path) -> Non
     assert len(SESSION) >= 8
     for words in SESSION:
         assert words[0] == "fleet-agentpack"
-        done = subprocess.run(
-            [*SERVE, *words[1:]],
-            capture_output=True,
-            text=True,
-            env=child_environment(),
-            timeout=60,
-        )
-        assert done.returncode == 0, f"{shlex.join(words)}: {done.stdout}{done.stderr}"
-        assert done.stdout.strip()
+        assert run(*words[1:], status=0).stdout.strip()
 
 
 def test_the_entries_for_clients_start_the_server() -> None:
@@ -69,7 +66,7 @@ def test_the_entries_for_clients_start_the_server() -> None:
     for options in {tuple(entry.get("args", ())) for entry in entries}:
         with Stdio([*SERVE, *options]) as server:
             assert server.hello()["serverInfo"]["name"] == "agentpack"
-            assert len(server.ask("tools/list")["result"]["tools"]) in (25, 43)
+            assert len(server.ask("tools/list")["result"]["tools"]) in (WITHOUT_FORGE, ALL_TOOLS)
 
 
 def test_the_checkouts_own_mcp_json_is_an_entry_of_that_kind() -> None:
@@ -106,9 +103,7 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_every_server_option_is_documented() -> None:
-    helped = subprocess.run(
-        [*SERVE, "--help"], capture_output=True, text=True, env=child_environment()
-    ).stdout
+    helped = run("--help").stdout
     options = set(re.findall(r"--[a-z-]+", helped)) - {"--help", "--version"}
     assert [option for option in options if option not in README] == []
 
@@ -137,6 +132,12 @@ def test_fastmcp_inspects_as_the_readme_says() -> None:
 def test_unpublished_commands_are_marked() -> None:
     assert len(re.findall(r"uvx fleet-agentpack", README)) == 1
     assert "Once published, `uvx fleet-agentpack`" in README
+
+
+def test_the_run_command_shows_that_it_is_working() -> None:
+    """pip tells of every package while it installs, unless it is told not to."""
+    words = marked("run").split()
+    assert "install" in words and not {"-q", "-qq", "--quiet", ">/dev/null"} & set(words)
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ async def _ask(
     entry: Entry, env: Mapping[str, str], cwd: Path, stderr: int, timeout_s: float
 ) -> tuple[str, tuple[str, ...]]:
     process = await asyncio.create_subprocess_exec(
-        *entry.words,
+        *entry.argv,
         env=env,
         cwd=cwd,
         stdin=asyncio.subprocess.PIPE,
@@ -154,7 +154,7 @@ async def _request(
             if "result" not in message:
                 raise CheckError(f"{method} was refused: {message.get('error')}")
             return convert(shape, message["result"])
-    raise CheckError(f"it ended before it answered {method}")
+    raise CheckError(f"it exited before it answered {method}")
 
 
 async def _send(process: asyncio.subprocess.Process, message: Mapping[str, object]) -> None:

@@ -39,7 +39,7 @@ class Entry:
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def words(self) -> list[str]:
+    def argv(self) -> list[str]:
         """Command and arguments as one list."""
         return [self.command, *self.args]
 
@@ -63,7 +63,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Remote:
-    """A server that runs already, and the variable that holds its token."""
+    """A server that is already running, and the variable that holds its token."""
 
     url: str
     token_env: str = ""

@@ -43,25 +43,34 @@ def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     parser.add_argument("--all", action="store_true", help="serve every tool, whatever the client")
     add_choice(parser)
     parser.add_argument(
-        "--project", metavar="DIR", default="", help="the project, unless the client tells"
+        "--project",
+        metavar="DIR",
+        default="",
+        help="the project, where the client does not name it",
     )
     parser.add_argument(
-        "--ask", choices=get_args(Ask), help="when the server asks you in the client, too"
+        "--ask",
+        choices=get_args(Ask),
+        help="when the server asks you, in the client, before it acts",
     )
     parser.add_argument(
-        "--url", default="", help="a server that runs already, such as http://127.0.0.1:3000/mcp"
+        "--url",
+        default="",
+        help="a server that is already running, such as http://127.0.0.1:3000/mcp",
     )
     parser.add_argument(
         "--token-env", metavar="NAME", default="", help="the variable that holds its token"
     )
-    parser.add_argument("--name", default="agentpack", help="name of the entry (%(default)s)")
+    parser.add_argument(
+        "--name", default="agentpack", help="name of the entry (default: %(default)s)"
+    )
     parser.add_argument(
         "--scope",
         choices=("user", "project"),
         default="user",
-        help="for you everywhere, or for this directory (%(default)s)",
+        help="for you everywhere, or for this directory (default: %(default)s)",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="write without asking")
     parser.example = "claude --ask risky"
     declare(parser, connect)
 
@@ -103,14 +112,14 @@ def _started(connection: Connection, console: Console, settings: Settings) -> En
 
 
 def _remote(options: argparse.Namespace) -> Remote:
-    """A server that runs already; what it serves was decided when it was started."""
+    """A server that is already running; what it serves was decided when it was started."""
     chosen = [name for name in _OF_THE_SERVER if getattr(options, name)]
     if chosen:
         option = f"--{chosen[0].replace('_', '-')}"
-        raise ConnectError(f"{option} belongs to the server that runs at {options.url}, not here")
+        raise ConnectError(f"{option} belongs to the server at {options.url}, not here")
     if options.token_env and not _VARIABLE.fullmatch(options.token_env):
         raise ConnectError(
-            f"{options.token_env!r} is no name of a variable",
+            f"{options.token_env!r} is not the name of a variable",
             "--token-env takes the variable's name, never the token itself.",
         )
     return Remote(address(options.url, options.project), options.token_env)
@@ -218,7 +227,7 @@ def _check(connection: Connection, wanted: Wanted, settings: Settings) -> Checke
     except CheckError as error:
         raise ConnectError(
             f"the entry is in place, but the server does not start from it: {error}",
-            f"Try it yourself: {shlex.join(filled.words)}",
+            f"Try it yourself: {shlex.join(filled.argv)}",
             f"Take it out:     {PROGRAM} connect {client.name} --remove",
         ) from error
 
@@ -284,8 +293,8 @@ def _show_launch(entry: Entry) -> Iterator[Line]:
         what = entry.args[1] if entry.args[0] == "--from" else PROGRAM
         install = shlex.join([str(program.with_name("uv")), "tool", "install", what])
         yield (
-            "This entry starts by uvx, which looks for newer versions each time: it is slower, and "
-            f"fails without a network. After {install}, connect again from there."
+            "This entry starts with uvx, which looks for newer versions each time: it is slower, "
+            f"and fails without a network. After {install}, connect again from there."
         )
 
 
@@ -321,7 +330,7 @@ _ASKING: dict[Ask, str] = {
     " and before an agent with unsaved work is deleted.",
     "always": "You are asked before every deploy, rollback and deletion of an agent.",
     "require": "You are asked before files of yours are deleted or overwritten, before a rollback,"
-    " and before an agent with unsaved work is deleted; nothing of this is done unasked.",
+    " and before an agent with unsaved work is deleted; none of this happens unless you agree.",
 }
 
 
@@ -360,7 +369,7 @@ def _show_check(
     """The server answered."""
     client = connection.client
     if checked is None and isinstance(wanted, Remote):
-        yield f"The server was not asked: {wanted.token_env} is not set here."
+        yield f"The server was not checked: {wanted.token_env} is not set here."
         yield f"{client.title} needs {wanted.token_env} in its environment when it starts."
     if checked is None:
         yield client.then

@@ -187,7 +187,7 @@ class Connection:
 def _way(value: object) -> tuple[str, ...]:
     """How an entry reaches its server, to compare two: a command line, or an address and token."""
     if entry := Entry.of(value):
-        return tuple(entry.words)
+        return tuple(entry.argv)
     if not isinstance(value, Mapping):
         return ()
     told = value.get("url") or value.get("httpUrl"), value.get("bearer_token_env_var")

@@ -25,10 +25,11 @@ from fleet_agentpack.kit.shapes import convert
 T = TypeVar("T")
 SESSION = "mcp-session-id"
 _REFUSALS = {
-    401: "it wants a token: --token-env NAME says which variable holds it",
+    401: "it requires a token: --token-env NAME says which variable holds it; when it starts, the"
+    " server says in which file it keeps its own",
     403: "it refuses this address",
     404: "there is no MCP server at this path; ours is at /mcp",
-    421: "it does not go by this name: start it with --allowed-host NAME",
+    421: "it does not accept this host name: start it with --allowed-host NAME",
 }
 
 

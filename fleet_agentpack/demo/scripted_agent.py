@@ -1,6 +1,6 @@
 """A coding agent that needs no account: it does what a line of its task says, and tells so in JSON.
 
-`write FILE: TEXT` writes a file of its worktree; anything else it only thinks about.
+`write FILE: TEXT` writes a file in its directory; anything else it only thinks about.
 """
 
 import json
@@ -20,7 +20,8 @@ def main() -> int:
         said = f"Wrote {found[1]}."
     else:
         said = "Thought about it."
-    sys.stdout.write(json.dumps({"result": said, "is_error": False, "session_id": "demo"}) + "\n")
+    told = {"type": "result", "result": said, "is_error": False, "session_id": "demo"}
+    sys.stdout.write(json.dumps(told) + "\n")
     return 0
 
 

@@ -124,7 +124,9 @@ def _scratch_home() -> Iterator[Path]:
             _furnish(home)
             yield home
     except OSError as error:
-        raise StoryError(f"no scratch home: {error}; set TMPDIR to a directory of yours") from error
+        raise StoryError(
+            f"no scratch home: {error}; set TMPDIR to a directory that you can write to"
+        ) from error
 
 
 def _log_tail(log: Path) -> list[str]:

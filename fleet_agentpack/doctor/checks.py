@@ -34,7 +34,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     places = settings.directories
     for name, place in (("state", places.state), ("cache", places.cache), ("data", places.data)):
         yield directory("package", f"{name} directory", place)
-    why, search_path = "git modules and worktrees need it", settings.environ.get("PATH")
+    why, search_path = "git modules and local agents need it", settings.environ.get("PATH")
     yield program("package", ["git"], search_path, why, "install git")
 
 

@@ -46,7 +46,7 @@ def test_all_pages_are_read_and_the_environment_is_a_clients(work: Path) -> None
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("import sys; sys.exit('no such option')", "ended before it answered initialize.*no such"),
+        ("import sys; sys.exit('no such option')", "exited before it answered initialize.*no such"),
         ("print('Welcome!', flush=True); input()", "not MCP: 'Welcome!'"),
         (
             """input(); print('{"jsonrpc":"2.0","id":1,"error":{"message":"old"}}', flush=True)""",

@@ -14,7 +14,7 @@ from fleet_agentpack.connect.check import check
 from fleet_agentpack.connect.client import Entry, Machine
 from fleet_agentpack.connect.connection import Connection
 from fleet_agentpack.connect.known_clients import CLIENTS
-from tests.rig import SERVE, Stdio
+from tests.rig import ALL_TOOLS, SERVE, WITHOUT_FORGE, Stdio
 
 Run = Callable[..., tuple[int, str, str]]
 WITHOUT_NETWORK = (
@@ -49,10 +49,10 @@ def test_a_registered_entry_starts_without_a_network(
     machine = Machine(home, work, {"HOME": str(home)})
     entry = Connection(CLIENTS[client], "user", "agentpack", machine).entry()
     assert entry
-    alone = Entry(program, (*words, *entry.words), entry.env)
+    alone = Entry(program, (*words, *entry.argv), entry.env)
     environ = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     tools = check(alone, environ=environ, cwd=work, timeout_s=30).tools
-    assert len(tools) == (25 if client == "cursor" else 43)
+    assert len(tools) == (WITHOUT_FORGE if client == "cursor" else ALL_TOOLS)
 
 
 def test_tools_work_without_a_network() -> None:

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.connect.scripted_model import SAYS, scripted_model
-from tests.rig import Http, eventually
+from tests.rig import ALL_TOOLS, Http, eventually
 
 pytestmark = pytest.mark.clients
 
-ALL_TOOLS = 43
 Run = Callable[..., tuple[int, str, str]]
 
 CODEX = """\
@@ -259,7 +258,7 @@ def test_clients_reach_a_server_at_an_address_with_a_token(
     with Http(FLEET_AGENTPACK_TOKEN=TOKEN) as server:
         url = f"http://127.0.0.1:{server.port}/mcp"
         status, out, err = connect(client, "--url", url, "--token-env", "MY_TOKEN", "--yes")
-        assert status == 0 and "✓ The server answers: 43 tools" in out, err
+        assert status == 0 and f"✓ The server answers: {ALL_TOOLS} tools" in out, err
         listed = ask(client, "mcp", "list")
     assert url in listed
     assert ("MY_TOKEN" if client == "codex" else "Connected") in listed

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack import domains
 from fleet_agentpack.connect.client import Entry
 from fleet_agentpack.connect.errors import ConnectError
 from fleet_agentpack.connect.known_clients import CLIENTS
 from fleet_agentpack.connect.remote import address
+from fleet_agentpack.wire.provider import EXTRA
 from tests.connect.test_connect import PLACES, entry_in
 from tests.rig import Http, Stdio
 
@@ -40,7 +42,7 @@ def test_a_server_starts_in_the_project_by_the_client_s_own_words(
     expected = f"The project is {work}."
     if not row.has_folder:
         expected = "There is no project: / is the root directory;"
-    with Stdio(entry.filled(row.workspace, work).words, cwd=start) as server:
+    with Stdio(entry.filled(row.workspace, work).argv, cwd=start) as server:
         assert server.hello()["instructions"].splitlines()[-1].startswith(expected)
 
 
@@ -69,7 +71,10 @@ def test_the_choice_of_tools_becomes_part_of_the_entry(home: Path, connect: Run)
 
 @pytest.mark.usefixtures("quick_server")
 def test_a_choice_that_fits_a_client_needs_no_fewer_domains(home: Path, connect: Run) -> None:
-    status, out, _ = connect("cursor", "--without", "reload,enact__run,describe,search", "--yes")
+    rooms = [room.tools.items() for room in domains.select()]
+    extras = [name for tools in rooms for name, tool in tools if EXTRA in tool.tags]
+    without = ",".join(["reload", "enact__run", "describe", *extras])
+    status, out, _ = connect("cursor", "--without", without, "--yes")
     assert status == 0 and "takes at most" not in out
     assert "--only" not in entry_in(home / ".cursor/mcp.json", "cursor")["args"]
 
@@ -152,9 +157,9 @@ def test_a_server_that_does_not_answer_is_told_plainly(
 ) -> None:
     url = f"http://127.0.0.1:{server.port}/mcp"
     status, out, _ = connect("cursor", "--url", url, "--token-env", "MY_TOKEN", "--yes")
-    assert status == 0 and "was not asked: MY_TOKEN is not set here" in out
+    assert status == 0 and "was not checked: MY_TOKEN is not set here" in out
     status, _, err = connect("cursor", "--url", url, "--name", "bare", "--yes")
-    assert status == 1 and "answered 401: it wants a token: --token-env NAME" in err
+    assert status == 1 and "answered 401: it requires a token: --token-env NAME" in err
     monkeypatch.setenv("MY_TOKEN", TOKEN)
     status, _, err = connect("cursor", "--url", f"{url}/no", "--token-env", "MY_TOKEN", "--yes")
     assert status == 1 and "answered 404: there is no MCP server at this path" in err
@@ -166,8 +171,8 @@ def test_a_server_that_does_not_answer_is_told_plainly(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--url", "http://x/mcp", "--read-only"], "--read-only belongs to the server that runs"),
-        (["--url", "http://x/mcp", "--ask", "risky"], "--ask belongs to the server that runs"),
+        (["--url", "http://x/mcp", "--read-only"], "--read-only belongs to the server at"),
+        (["--url", "http://x/mcp", "--ask", "risky"], "--ask belongs to the server at"),
         (["--url", "ftp://x"], "is not an address of a server"),
         (["--url", "http://me:secret@x"], "is not an address of a server"),
         (["--url", "http://x", "--token-env", "s3cret-token"], "never the token itself"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from fleet_agentpack import cli
 from fleet_agentpack.doctor.checks import CHECKS
-from tests.rig import SERVE, child_environment
+from tests.rig import run
 
 Checks = dict[tuple[str, str], dict[str, Any]]
 Look = Callable[[], tuple[int, Checks]]
@@ -35,9 +34,8 @@ def look(capsys: pytest.CaptureFixture[str]) -> Look:
 
 
 def test_an_empty_home_has_no_problem_and_every_note_says_what_to_do(home: Path) -> None:
-    command = [*SERVE, "doctor", "--all", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=child_environment())
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run("doctor", "--all", "--json", status=0)
+    assert done.stderr == ""
     checks = found(done.stdout)
     assert {area for area, _ in checks} == {
         "package",
