@@ -18,7 +18,7 @@ from fleet_agentpack.kit import yaml12
 from tests.console.pseudo import OnTerminal
 from tests.deploy.existing import HOMES, TOKEN, furnish
 from tests.deploy.lab import COMMAND, Lab, tree
-from tests.deploy.shell import Shell
+from tests.deploy.shell import QuickShell, Shell
 
 
 def bring_in(lab: Lab, **request: object) -> ImportData:
@@ -46,7 +46,7 @@ def test_right_after_an_import_there_is_nothing_to_deploy(name: str, tmp_path: P
     assert lab.outside() == before
     assert lab.changes() == []
     lab.deploy()
-    assert not [row for row in lab.status().drift if row.kind != "extra"]
+    assert lab.status().drift == []
     kept = {
         path: state for path, state in lab.outside().items() if "agentpack.manifest" not in path
     }
@@ -171,6 +171,33 @@ def test_nothing_in_a_programs_own_directory_is_passed_over(tmp_path: Path) -> N
     lab.deploy()
     lab.service().back.uninstall(UninstallRequest())
     assert lab.outside() == before
+
+
+def test_what_an_import_leaves_is_no_drift_and_what_comes_later_is(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "codex_user", "odd_files", "links_everywhere")
+    lab.write("user/.codex/skills/.DS_Store", b"\0")
+    lab.write("user/.codex/skills/loose.txt", "not a skill\n")
+    lab.write("user/.codex/skills/Deep.Review/__pycache__/a.pyc", b"\0")
+    lab.write("user/.codex/skills/Deep.Review/.env", "DB_PASSWORD=hunter2\n")
+    bring_in(lab)
+    lab.deploy()
+    shell = QuickShell(lab)
+    assert shell("status", "--check").stdout.startswith("No drift")
+    lab.write("user/.codex/skills/.system/newer/SKILL.md", "its program's own\n")
+    lab.write("user/.codex/prompts/later.txt", "mine\n")
+    assert lab.drift() == [("extra", "user/.codex/prompts/later.txt")]
+    assert bring_in(lab, dry_run=True).reason == "dry_run" and lab.drift() != []
+    again = bring_in(lab)
+    assert not again.applied and reason(again, "later.txt").startswith("not a *.md file")
+    assert lab.drift() == []
+
+
+def test_a_list_of_what_was_left_that_cannot_be_read_hides_nothing(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "codex_user")
+    bring_in(lab)
+    lab.deploy()
+    lab.write("agentpack/state/left-out.json", "[not json")
+    assert ("extra", "user/.codex/skills/.system/own/SKILL.md") in lab.drift()
 
 
 def test_what_claude_md_takes_in_comes_in_from_claudes_own_directory(tmp_path: Path) -> None:
