@@ -14,6 +14,7 @@ from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError, naming
+from fleet_agentpack.deploy.following import Following
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.importing.secrets import adds_secret
 from fleet_agentpack.deploy.keeping.destinations import (
@@ -73,10 +74,10 @@ class _Proposal:
     data: KeepData
     conflicts: Mapping[str, bytes]  # texts with markers, by where they are put
     described: Mapping[str, bytes]  # what new overlays say about themselves
-    # Files that a deploy may write then: their text is in the pack, but for blank lines that
-    # belong to no module.
-    following: frozenset[str]
-    is_current: bool  # whether nothing of other modules is waiting to be deployed
+    # What is deployed then. The text of its files is in the pack, but for blank lines that belong
+    # to no module.
+    following: Following
+    something_waits: bool  # whether more of the pack is to be deployed than what follows
 
     @property
     def files(self) -> dict[str, tuple[bytes, bool]]:
@@ -102,7 +103,7 @@ class Keeper:
         caches: Caches,
         propose: Propose,
         deployed: Callable[[str], bytes | None],
-        deploy: Callable[[Request, Collection[str]], Sequence[str]],
+        deploy: Callable[[Request, Following], Sequence[str]],
     ) -> None:
         """`deployed` has contents by their hash; `deploy` names the files that it changed."""
         self._home = home
@@ -121,7 +122,7 @@ class Keeper:
             if request.dry_run:
                 return Envelope.of("keep", replace(found.data, reason="dry_run"))
             self._put_aside(found)
-            if not found.following or found.data.conflicts:
+            if not found.following.paths or found.data.conflicts:
                 return Envelope.of("keep", replace(found.data, reason="no_changes"))
             if confirm is not None and not confirm(found.data):
                 return Envelope.of("keep", replace(found.data, reason="aborted"))
@@ -133,9 +134,9 @@ class Keeper:
                     write_together(repo, found.files)
             # The record then has the edited text as what was deployed, and other files that
             # are made from the same modules follow.
-            updated = self._deploy(request.asked, found.following) if found.is_current else ()
+            updated = self._deploy(request.asked, found.following)
             data = replace(found.data, applied=True, updated=updated)
-            if not found.is_current:
+            if found.something_waits:
                 apply = call(request.asked, "deploy_apply", "deploy", "--apply", yes=True)
                 data = replace(data, next_actions=[apply])
             return Envelope.of("keep", data)
@@ -169,16 +170,11 @@ class Keeper:
                     conflicts.append(ConflictRow(change.path, ids, str(error), copy))
             described = self._described(found.workspace, writes.values())
         data = KeepData(applied=False, kept=kept, conflicts=conflicts)
-        of_kept = {row.module_id for row in kept}
-        waiting = [
-            each
-            for each in found.plan.changes
-            if each not in changes
-            and (each.edited_by_hand or each.adopts or not of_kept.issuperset(each.module_ids))
-        ]
+        of_kept = frozenset(row.module_id for row in kept)
         edited = {row.path for row in kept} | as_before
-        following = frozenset(edited | _same_as_found(found, of_kept))
-        return _Proposal(list(writes.values()), data, marked, described, following, not waiting)
+        following = Following(frozenset(edited | _same_as_found(found, of_kept)), of_kept)
+        waits = any(not following.covers(change) for change in found.plan.changes)
+        return _Proposal(list(writes.values()), data, marked, described, following, waits)
 
     def _chosen(self, found: Proposal, paths: Sequence[str]) -> list[Change]:
         """The edited files, or those that are named: there, also files that were there before."""
