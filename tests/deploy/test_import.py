@@ -456,6 +456,37 @@ def test_init_offers_what_is_there(answer: bytes, tmp_path: Path) -> None:
     assert ("Imported" in terminal.text) is (answer == b"y\n")
 
 
+def test_init_that_does_not_ask_names_the_import(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "claude_user", "codex_user")
+    shell = QuickShell(lab)
+    assert "import brings them in" in shell("init", "--yes").stdout
+    assert "import brings" not in shell("init", "--yes").stdout  # the pack is there now
+    assert "remove" in reason(bring_in(lab, dry_run=True), ".codex/AGENTS.md")
+    for name in ("instructions:base", "prompt:draftpr", "command:ap-plan"):
+        shell.json("remove", name, "--yes")
+    assert "instructions:user" in modules(bring_in(lab)) and lab.changes() == []
+
+
+def test_on_the_command_line_next_actions_are_commands(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "codex_user")
+    shell = QuickShell(lab)
+    (action,) = shell.json("init", "--yes")["data"]["next_actions"]
+    assert action.endswith("fleet-agentpack import --yes --json")
+    lab.repo.joinpath("agentpack.yaml").unlink()
+    (action,) = shell.json("import", "--yes")["data"]["next_actions"]
+    assert action.endswith("fleet-agentpack deploy --apply --yes --json")
+    lab.deploy()
+    lab.write("user/.codex/prompts/Draft PR.md", "Draft it.\n")
+    lab.source("modules/instructions/imported/user/AGENTS.md", "# Moved on\n")
+    (action,) = shell.json("keep", "--yes")["data"]["next_actions"]
+    assert action.endswith("fleet-agentpack deploy --apply --yes --json")
+
+
+def test_init_in_an_empty_home_names_no_import(tmp_path: Path) -> None:
+    answer = QuickShell(Lab(tmp_path, git=False)).json("init", "--yes")
+    assert "next_actions" not in answer["data"]
+
+
 def test_instructions_go_to_claude_code_where_the_repo_says_so(tmp_path: Path) -> None:
     lab = Lab(tmp_path, git=False)
     lab.targets["claude_code"] = {

@@ -11,7 +11,7 @@ from fleet_agentpack.console.ask import ask, is_attended
 from fleet_agentpack.console.command import Console, Line, declare, print_json
 from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.progress import progress
-from fleet_agentpack.deploy.actions import doctor_as_commands, status_as_commands
+from fleet_agentpack.deploy.actions import as_commands, doctor_as_commands, status_as_commands
 from fleet_agentpack.deploy.commands import back, bring_in, pack_commands, report
 from fleet_agentpack.deploy.commands.parts import open_deploy, require_yes
 from fleet_agentpack.deploy.errors import DeployError
@@ -179,11 +179,16 @@ def _init(console: Console) -> None:
     is_new = not service.upkeep.has_repo(given.repo)
     if attended and is_new and bring_in.offer_import(console, service):
         return
+    bringing_in = bring_in.import_action(service, given.repo) if is_new and not attended else None
     answer = service.upkeep.init(given.repo, with_git=given.git)
-    lines = (
+    lines = [
         f"Initialized {answer.data.repo}",
         f"Next: {program()} plan shows what it would deploy.",
-    )
+    ]
+    if bringing_in is not None:
+        actions = as_commands([bringing_in])
+        answer = replace(answer, data=replace(answer.data, next_actions=actions))
+        lines.append(f"Your tools have files already: {program()} import brings them in.")
     console.answer(answer, lines)
 
 

@@ -233,8 +233,8 @@ def _sort_out(items: Iterable[Item], written: Written) -> tuple[list[Item], int,
         SkippedRow(
             item.path,
             item.kind,
-            f"{ids} of the pack goes there, with another text;"
-            " `fleet-agentpack keep` brings yours into the pack",
+            f"{ids} of the pack goes there, with another text; `fleet-agentpack keep` brings yours"
+            " into it, `fleet-agentpack remove` and another import make yours a module of its own",
         )
         for item, ids, same in clashes.values()
         if not same
