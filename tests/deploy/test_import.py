@@ -132,7 +132,7 @@ def test_what_a_pack_cannot_hold_is_listed_with_the_reason(tmp_path: Path) -> No
     told = {Path(row.path).name: (row.what, row.reason) for row in data.skipped}
     assert told["helper.md"] == ("subagent", "a pack cannot hold subagents")
     assert told["one.agent.md"][0] == "subagent"
-    assert told["settings.json"] == ("hook", "a pack cannot hold hooks")
+    assert told["settings.json"] == ("hook Stop", "a pack cannot hold hooks")
     assert told["mcp.json"][0] == "MCP server a"
     assert told[".claude"] == (
         "caches and state",
@@ -144,6 +144,7 @@ def test_nothing_in_a_programs_own_directory_is_passed_over(tmp_path: Path) -> N
     lab = furnish(tmp_path, "gemini_user", "claude_project", "codex_user")
     lab.write("user/.codex/sessions/2026/x.jsonl", "{}\n")
     lab.write("user/.codex/auth.json", json.dumps({"OPENAI_API_KEY": "Zx81qPw0Zx81qPw0"}))
+    lab.write("user/.gemini/gemini-credentials.json", "{}")
     lab.write("user/.codex/skills/loose.txt", "not a skill\n")
     lab.write("user/.codex/skills/Deep.Review/__pycache__/a.pyc", b"\0")
     lab.write("user/.codex/skills/Deep.Review/.env", "DB_PASSWORD=hunter2\n")
@@ -165,6 +166,7 @@ def test_nothing_in_a_programs_own_directory_is_passed_over(tmp_path: Path) -> N
         ("user/.codex/auth.json", "OPENAI_API_KEY"),
         ("user/.codex/config.toml", "mcp_servers.gh.env.TOKEN"),
         ("user/.codex/skills/Deep.Review/.env", ""),
+        ("user/.gemini/gemini-credentials.json", ""),
         ("user/.gemini/oauth_creds.json", "refresh_token"),
     }
     assert not list(lab.repo.rglob(".env")) and lab.changes() == []
@@ -198,6 +200,22 @@ def test_a_list_of_what_was_left_that_cannot_be_read_hides_nothing(tmp_path: Pat
     lab.deploy()
     lab.write("agentpack/state/left-out.json", "[not json")
     assert ("extra", "user/.codex/skills/.system/own/SKILL.md") in lab.drift()
+
+
+def test_what_is_for_a_part_of_the_project_is_listed(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "whole_team_project")
+    for name in ("site/CLAUDE.md", "site/api/AGENTS.md", "site/.cursor/rules/a.mdc"):
+        lab.write(f"project/{name}", "part\n")
+    for name in ("site/node_modules/x/AGENTS.md", "other/.git/HEAD", "other/AGENTS.md"):
+        lab.write(f"project/{name}", "not the project's\n")
+    (lab.project / "site/loop").symlink_to("..")
+    told = {row.path.removeprefix(f"{lab.project}/"): row for row in bring_in(lab).skipped}
+    found = {name for name, row in told.items() if "a part of the project" in row.reason}
+    assert found == {"site/CLAUDE.md", "site/api/AGENTS.md", "site/.cursor"}
+    only = bring_in(lab, targets=("codex",), dry_run=True)
+    assert [row.path for row in only.skipped if "a part of" in row.reason] == [
+        str(lab.project / "site/api/AGENTS.md")
+    ]
 
 
 def test_what_claude_md_takes_in_comes_in_from_claudes_own_directory(tmp_path: Path) -> None:
@@ -413,6 +431,10 @@ def test_every_area_of_every_target_can_be_read_back() -> None:
         ({"allow": ["Bash(curl -H 'Authorization: Bearer ab12cd34ef56')"]}, ["allow.0"]),
         ({"SSL_KEY": "/etc/ssl/private.pem", "authType": "oauth-personal"}, []),
         ({"env": {"EDITOR": "emacs-nox"}, "command": "server"}, []),
+        ({"model_providers": {"x": {"env_key": "LOOPBACK_KEY"}}}, []),
+        ({"bearer_token_env_var": "REMOTE_TOKEN"}, []),
+        ({"bearer_token_env_var": TOKEN}, ["bearer_token_env_var"]),
+        ({"env_http_headers": {"X-Api-Key": "REMOTE_KEY"}}, []),
     ],
 )
 def test_secrets_are_found_by_name_and_by_form(data: object, expected: list[str]) -> None:

@@ -12,6 +12,7 @@ from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.importing import settings_files
 from fleet_agentpack.deploy.importing.at_imports import taken_in
 from fleet_agentpack.deploy.importing.items import Found, Item
+from fleet_agentpack.deploy.importing.nested import nested
 from fleet_agentpack.deploy.importing.places import Place
 from fleet_agentpack.deploy.importing.results import SecretRow, SkippedRow
 from fleet_agentpack.deploy.importing.secrets import is_secret_file
@@ -80,7 +81,16 @@ _OWN = {
 }
 # Written by people, in a place that no target writes; all else is the program's own.
 _BY_PEOPLE = frozenset(
-    {"hooks", "output-styles", "rules", "skills", "workflows", "keybindings.json", "themes"}
+    {
+        "hooks",
+        "hooks.json",
+        "output-styles",
+        "rules",
+        "skills",
+        "workflows",
+        "keybindings.json",
+        "themes",
+    }
 )
 _NOTES = (".md", ".mdc", ".sh", ".py", ".js", ".ts", ".txt")
 
@@ -118,6 +128,8 @@ def elsewhere(where: Where, places: Iterable[Place], seen: Found) -> Found:
             rows, hidden = settings_files.look_into(path, file, where.project)
             skipped += rows
             secrets += hidden
+    if where.project and "project" in where.scopes:
+        skipped += nested(where.project, where.targets)
     known |= {row.path for row in (*skipped, *seen.skipped)}
     for (target, scope), inside in _OWN.items():
         if top := where.top(target, "user" if scope == "user" else "project"):

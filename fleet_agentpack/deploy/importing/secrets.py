@@ -34,6 +34,9 @@ _REFERENCE = re.compile(
     r"|change-?me|redacted|dummy|sample",
     re.IGNORECASE,
 )
+# Keys whose values are the names of variables, as Codex has them.
+_OF_VARIABLES = re.compile(r"(?:\A|_)env_(?:keys?|vars?|http_headers)\Z", re.IGNORECASE)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PLAIN_WORDS = re.compile(r"[A-Za-z]+(?:[._-][A-Za-z]+)*[0-9]{0,4}\Z|[a-z]+(?:_[a-z0-9]+)+\Z")
 _PATH = re.compile(r"(?:~|\.{1,2})?/")
 _FLAG = re.compile(r"--?[A-Za-z][\w-]*\Z")
@@ -51,7 +54,9 @@ _SECRET_FILES = (
     ".netrc",
     ".pgpass",
     "credentials.json",
-    ".credentials.json",
+    "*[._-]credentials.json",
+    "*oauth[_-]creds.json",
+    "*oauth-tokens.json",
 )
 _TEMPLATES = (".example", ".sample", ".template", ".dist", ".tpl")
 
@@ -87,8 +92,13 @@ def secret_keys(data: object, place: tuple[str, ...] = ()) -> Iterator[str]:
             else:
                 yield from secret_keys(value, (*place, str(number)))
             before = value if isinstance(value, str) else ""
-    elif isinstance(data, str) and place and _is_secret(place[-1], data):
+    elif isinstance(data, str) and place and _is_secret_at(place, data):
         yield ".".join(place)
+
+
+def _is_secret_at(place: tuple[str, ...], value: str) -> bool:
+    names_a_variable = any(map(_OF_VARIABLES.search, place[-2:])) and _VARIABLE.match(value)
+    return _is_secret("" if names_a_variable else place[-1], value)
 
 
 def _secrets_in(text: str) -> Iterator[tuple[int, str]]:

@@ -86,7 +86,7 @@ def look_into(
 def _rows(data: Mapping[str, object], file: SettingsFile) -> Iterator[tuple[str, str]]:
     for key, (what, reason) in file.kinds.items():
         value = data.get(key)
-        if isinstance(value, Mapping) and what == "MCP server":
+        if isinstance(value, Mapping) and what in ("MCP server", "hook"):
             yield from ((f"{what} {name}", reason) for name in sorted(value))
         elif value:
             yield what, reason
