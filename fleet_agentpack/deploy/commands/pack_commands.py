@@ -21,7 +21,12 @@ from fleet_agentpack.kit.program import program
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.service import DeployService
-    from fleet_agentpack.deploy.upkeep_results import OutdatedRow, OverlayRow, RebaseReport
+    from fleet_agentpack.deploy.upkeep_results import (
+        OutdatedRow,
+        OverlayRow,
+        RebaseReport,
+        SectionRow,
+    )
 
 Handler = Callable[[Console, "DeployService", Request], int | None]
 
@@ -99,12 +104,17 @@ def run_explain(console: Console, service: DeployService, request: Request) -> N
     path = os.path.join(os.getcwd(), os.path.expanduser(console.arguments.path))
     answer = service.explain(request, path)
     data = answer.data
-    rows = [
-        [f"{each.first_line}-{each.last_line}", each.module_id, each.layer, each.file]
-        for each in data.sections
-    ]
+    is_covered = any(isinstance(each.edit_in, str) for each in data.sections)
+    heads = ["lines", "module", "layer", "file", *(["edit in"] if is_covered else [])]
+    rows = [_section_row(each, with_edit=is_covered) for each in data.sections]
     head = f"{data.path}: {data.target}, {data.scope}, {data.state}"
-    console.answer(answer, [head, Table(["lines", "module", "layer", "file"], rows)])
+    console.answer(answer, [head, Table(heads, rows)])
+
+
+def _section_row(row: SectionRow, *, with_edit: bool) -> list[str]:
+    cells = [f"{row.first_line}-{row.last_line}", row.module_id, row.layer, row.file]
+    edit_in = row.edit_in if isinstance(row.edit_in, str) else ""
+    return [*cells, edit_in] if with_edit else cells
 
 
 def run_overlay(console: Console, service: DeployService, request: Request) -> int | None:
