@@ -159,7 +159,7 @@ def test_nothing_in_a_programs_own_directory_is_passed_over(tmp_path: Path) -> N
     assert "program's own" in told["user/.codex/skills/.system", "skill"]
     assert told["user/.codex/skills/loose.txt", "skill"].startswith("not a directory")
     assert told["user/.codex/skills/Deep.Review/__pycache__", "part of a skill"] == "a cache"
-    assert told["project/.claude/hooks", "configuration"] == "no target writes this place"
+    assert told["project/.claude/hooks", "hook"] == "a pack cannot hold hooks"
     assert "broken.toml" in told["user/.gemini/commands/broken.toml", "command"]
     secrets = {(row.path.removeprefix(f"{lab.root}/"), row.key) for row in data.secrets}
     assert secrets == {
@@ -200,6 +200,28 @@ def test_a_list_of_what_was_left_that_cannot_be_read_hides_nothing(tmp_path: Pat
     lab.deploy()
     lab.write("agentpack/state/left-out.json", "[not json")
     assert ("extra", "user/.codex/skills/.system/own/SKILL.md") in lab.drift()
+
+
+def test_what_copilot_and_others_keep_is_listed(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "copilot_project")
+    lab.write("project/.vscode/settings.json", '{"chat.agent.enabled": true, "editor.tabSize": 2}')
+    lab.write("project/.github/hooks/check.json", "{}")
+    lab.write("project/.geminiignore", "x\n")
+    lab.write("user/.copilot/mcp-config.json", '{"mcpServers": {"here": {"command": "x"}}}')
+    lab.write("user/.copilot/agents/one.agent.md", "x\n")
+    lab.write("user/.copilot/config.json", "{}")
+    lab.write("user/.gemini/settings.json", '{"hooks": {"BeforeTool": []}}')
+    lab.write("user/.claude/docs/style.md", "style\n")
+    lab.write("user/.claude/plans/a.md", "a plan\n")
+    told = {(Path(row.path).name, row.what): row.reason for row in bring_in(lab).skipped}
+    assert told["settings.json", "setting chat.agent.enabled"] == "a pack cannot hold settings"
+    assert ("settings.json", "setting editor.tabSize") not in told
+    assert told["check.json", "hook"] == told["settings.json", "hook BeforeTool"]
+    assert told["mcp-config.json", "MCP server here"].startswith("a pack cannot hold MCP servers")
+    assert told["one.agent.md", "subagent"] == "a pack cannot hold subagents"
+    assert told[".copilot", "caches and state"].endswith(": config.json")
+    assert told["docs", "configuration"] == told[".geminiignore", "configuration"]
+    assert told[".claude", "caches and state"].endswith(": plans")
 
 
 def test_what_is_for_a_part_of_the_project_is_listed(tmp_path: Path) -> None:
@@ -431,6 +453,9 @@ def test_every_area_of_every_target_can_be_read_back() -> None:
         ({"allow": ["Bash(curl -H 'Authorization: Bearer ab12cd34ef56')"]}, ["allow.0"]),
         ({"SSL_KEY": "/etc/ssl/private.pem", "authType": "oauth-personal"}, []),
         ({"env": {"EDITOR": "emacs-nox"}, "command": "server"}, []),
+        ({"env": {"K": "Zx81qPw0Zx81qPw0Zx81qPw0"}}, ["env.K"]),
+        ({"env": {"NODE_OPTIONS": "--max-old-space-size=4096", "V": "v20.11.1"}}, []),
+        ({"env": {"URL": "https://example.com/a/b/c1/d2/e3", "DIR": "/opt/a1b2/c3d4/e5f6g7"}}, []),
         ({"model_providers": {"x": {"env_key": "LOOPBACK_KEY"}}}, []),
         ({"bearer_token_env_var": "REMOTE_TOKEN"}, []),
         ({"bearer_token_env_var": TOKEN}, ["bearer_token_env_var"]),
