@@ -1,4 +1,4 @@
-"""Deploys what follows from edits that were kept, and nothing of what else is waiting."""
+"""Parts of a plan: what follows from edits that were kept, or all that overwrites nobody's work."""
 
 from __future__ import annotations
 
@@ -29,17 +29,22 @@ class Following:
         return is_free and self.module_ids.issuperset(change.module_ids)
 
 
-def only(found: Proposal, following: Following, stored: Stored) -> Proposal:
-    """The part of a proposal that follows; all other files stay as the record has them."""
+def only_moved(change: Change) -> bool:
+    """Whether nobody but the pack has changed a file, or has deleted it."""
+    return not change.adopts and change.cause not in ("edited", "both")
+
+
+def only(found: Proposal, wanted: Callable[[Change], bool], stored: Stored) -> Proposal:
+    """A part of a proposal; all other files stay as the record has them."""
     survey, plan = found.survey, found.plan
-    waiting = [change for change in plan.changes if not following.covers(change)]
+    waiting = [change for change in plan.changes if not wanted(change)]
     desired = survey.desired.without({change.path for change in waiting})
     outputs = {target: dict(of_target) for target, of_target in desired.outputs.items()}
     for change in waiting:
         if (output := _as_recorded(found, change, stored)) is not None:
             outputs[change.target][change.path] = output
     survey = replace(survey, desired=replace(desired, outputs=outputs))
-    changes = [change for change in plan.changes if following.covers(change)]
+    changes = [change for change in plan.changes if wanted(change)]
     return replace(found, survey=survey, plan=replace(plan, changes=changes, released=()))
 
 

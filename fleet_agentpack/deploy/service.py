@@ -236,6 +236,10 @@ class DeployService:
                 other = self._shown.differences(request.session, answer.data)
                 return replace(answer, warnings=(*answer.warnings, *other))
 
+    def deploy_part(self, request: Request, wanted: Callable[[Change], bool]) -> Envelope[PlanData]:
+        """Deploy some changes of the plan; all other files stay as they are."""
+        return self.deploy(request, narrow=lambda found: only(found, wanted, self._stored))
+
     def rollback(
         self, to: str, report: Report = silent, approved: str | None = None
     ) -> Envelope[results.RollbackData]:
@@ -322,7 +326,7 @@ class DeployService:
         A kept file may be written without a further word: the edit is part of what is written.
         """
         asked = replace(request, adopt=True, dry_run=False)
-        answer = self.deploy(asked, narrow=lambda found: only(found, following, self._stored))
+        answer = self.deploy_part(asked, following.covers)
         return [row.path for row in answer.data.changes] if answer.data.applied else []
 
     def _workspace(self, request: Request, cache: RepoCache) -> Workspace:

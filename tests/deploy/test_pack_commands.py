@@ -273,6 +273,10 @@ def test_watch_deploys_what_moves_and_reports_what_was_edited(tmp_path: Path) ->
         lab.write("project/AGENTS.md", "# Mine\n")
         lines = [process.stdout.readline() for _ in range(3)]
         assert "1 modified" in lines[0] and "you edited it" in "".join(lines)
+        lab.source("modules/prompts/hello.md", "Say goodbye.\n")
+        while "Applied." not in process.stdout.readline():
+            pass
+        assert (lab.user / ".codex/prompts/hello.md").read_text() == "Say goodbye.\n"
     finally:
         process.send_signal(signal.SIGINT)
         _, complaint = process.communicate(timeout=30)

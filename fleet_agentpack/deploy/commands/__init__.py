@@ -156,7 +156,8 @@ def _run(name: str, console: Console) -> int | None:
     if name in pack_commands.RUN:
         _refuse_json_without_yes(console, name)
         request = _request(console, dry_run=console.arguments.dry_run)
-        return pack_commands.RUN[name](console, open_deploy(console), request)
+        service = open_deploy(console, again_and_again=name == "watch")
+        return pack_commands.RUN[name](console, service, request)
     return _COMMANDS[name](console)
 
 
