@@ -13,6 +13,7 @@ from fleet_agentpack.deploy.compare import Change
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.keeping.unrender import CannotSplitError, file_of
 from fleet_agentpack.deploy.model import Output, read_file
+from fleet_agentpack.deploy.same_place import is_at
 from fleet_agentpack.deploy.targets.contents import section_lines
 from fleet_agentpack.deploy.upkeep_results import Explanation, SectionRow
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
@@ -37,14 +38,16 @@ _Origins = list[_Origin | None]  # by line; None between the sections of a joine
 def explain(found: Proposal, path: str) -> Explanation:
     """Where a file comes from. Raises `DeployError` when no module writes it."""
     place = os.path.normpath(path)
-    output = next((each for each in found.survey.desired.all if each.path == place), None)
-    if output is None:
+    outputs = list(found.survey.desired.all)
+    output = next((each for each in outputs if each.path == place), None)
+    output = output or next((each for each in outputs if is_at(each.path, place)), None)
+    if output is None or os.path.isdir(place):
         raise DeployError.because(
             "not_in_pack",
             f"no module of the pack writes {place}; plan lists every file that one does",
             path=place,
         )
-    change = next((each for each in found.plan.changes if each.path == place), None)
+    change = next((each for each in found.plan.changes if each.path == output.path), None)
     state = "as the pack has it" if change is None else _state(change.op, change.edited_by_hand)
     scope = found.workspace.scope_of(output)
     origins = _origins(found, output)

@@ -284,6 +284,26 @@ def test_an_edit_that_no_tool_could_take_is_a_conflict(tmp_path: Path) -> None:
     assert "name: tidy" in (lab.repo / "modules/skills/tidy/SKILL.md").read_text()
 
 
+def test_an_edit_is_found_by_any_name_of_its_file(tmp_path: Path) -> None:
+    lab = furnished(tmp_path)
+    append(lab.project / "AGENTS.md", "- more\n")
+    (lab.root / "alias").symlink_to("project")
+    (lab.project / "CLAUDE.md").symlink_to("AGENTS.md")
+    for name in ("alias/AGENTS.md", "alias", "project/CLAUDE.md"):
+        assert [row.path for row in keep(lab, name, dry_run=True).kept] == [
+            str(lab.project / "AGENTS.md")
+        ]
+    said = Shell(lab)("explain", str(lab.root / "alias/CLAUDE.md")).stdout
+    assert "edited by hand" in said and "by hand" in said.splitlines()[-1]
+
+
+def test_an_edit_that_is_no_text_is_a_conflict(tmp_path: Path) -> None:
+    lab = furnished(tmp_path)
+    (lab.project / "AGENTS.md").write_bytes(b"\xff\xfe\0")
+    done = keep(lab)
+    assert not done.applied and "not UTF-8" in done.conflicts[0].reason
+
+
 def test_executable_bits_and_line_ends_stay(tmp_path: Path) -> None:
     lab = furnished(tmp_path)
     script = lab.user / ".codex/skills/tidy/scripts/run.sh"

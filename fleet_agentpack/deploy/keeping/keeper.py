@@ -34,6 +34,7 @@ from fleet_agentpack.deploy.repo_write import finish_writing, write_together
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope
 from fleet_agentpack.deploy.running import locked
+from fleet_agentpack.deploy.same_place import is_at
 from fleet_agentpack.deploy.trees import Tree
 from fleet_agentpack.deploy.validate import validate
 from fleet_agentpack.deploy.workspace import Workspace
@@ -183,13 +184,9 @@ class Keeper:
             return edited
         places = [os.path.normpath(self._home.paths.resolve(path)) for path in paths]
         candidates = [*edited, *(each for each in found.plan.adopted if each not in edited)]
-        chosen = [
-            change
-            for change in candidates
-            if any(change.path == place or change.path.startswith(f"{place}/") for place in places)
-        ]
+        chosen = [each for each in candidates if any(is_at(each.path, place) for place in places)]
         for place in places:
-            if not any(c.path == place or c.path.startswith(f"{place}/") for c in chosen):
+            if not any(is_at(change.path, place) for change in chosen):
                 raise DeployError.because(
                     "nothing_to_keep",
                     f"{place} has no edit to keep: it is as it was deployed, or not of the pack",
@@ -235,7 +232,7 @@ class Keeper:
         try:
             merged = merge(self._home, base, edited, output.blob.read())
         except DeployError as error:
-            raise _ConflictError(f"the pack has changed too, and it {error.message}") from error
+            raise _ConflictError(f"the pack has changed too; {error.message}") from error
         if merged.conflicts:
             raise _ConflictError("the pack has changed the same lines", merged.data)
         return merged.data
@@ -281,10 +278,21 @@ class Keeper:
 
 def _check(module: Module, tree: Tree, part: Part) -> None:
     """A module that no tool could take any more would stand in the way of all others."""
+    was_text = module.type == "instructions" and _is_text(tree[part.name].read())
+    if was_text and not _is_text(part.data):
+        raise _ConflictError("the edit is not UTF-8 text")
     try:
         validate(module, {**tree, part.name: Blob.of(part.data)})
     except DeployError as error:
         raise _ConflictError(f"with this edit, {error.message}") from error
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _same_as_found(found: Proposal, module_ids: Collection[str]) -> set[str]:
