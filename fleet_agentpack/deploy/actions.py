@@ -64,16 +64,17 @@ def status_as_commands(data: StatusData) -> StatusData:
     detailed = data.next_actions_detailed
     if not isinstance(detailed, Unknown):
         detailed = [replace(each, command=_program(each.command)) for each in detailed]
-    actions = _programs(data.next_actions)
+    actions = as_commands(data.next_actions)
     return replace(data, next_actions=actions, next_actions_detailed=detailed)
 
 
 def doctor_as_commands(data: DoctorData) -> DoctorData:
     """The same with commands instead of tool calls, for a program on the command line."""
-    return replace(data, next_actions=_programs(data.next_actions))
+    return replace(data, next_actions=as_commands(data.next_actions))
 
 
-def _programs(actions: Maybe[Sequence[Action]]) -> Maybe[Sequence[Action]]:
+def as_commands(actions: Maybe[Sequence[Action]]) -> Maybe[Sequence[Action]]:
+    """Commands instead of tool calls, for a program on the command line."""
     return actions if isinstance(actions, Unknown) else [_program(each) for each in actions]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -18,7 +18,7 @@ from fleet_agentpack.deploy.event import Event
 from fleet_agentpack.deploy.model import Blob, Output, Root, copy_name
 from fleet_agentpack.deploy.ownership import Holder, Record
 from fleet_agentpack.deploy.recorded import manifest_bytes
-from fleet_agentpack.deploy.results import PlanData
+from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
 from fleet_agentpack.deploy.snapshots import ManagedFile, Snapshot, SnapshotStore, now_text
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.taking import (
@@ -86,6 +86,18 @@ class Proposal:
         """The targets that were planned."""
         failed = self.survey.desired.failed
         return [target for target in self.workspace.targets if target not in failed]
+
+
+def dry_run(found: Proposal) -> Envelope[PlanData]:
+    """The answer to a deploy that only plans."""
+    return Envelope.of("deploy", replace(found.data, applied=False), found.plan.warnings)
+
+
+def untouched(found: Proposal) -> Envelope[PlanData]:
+    """The answer to a deploy that had nothing to do, or was not wanted."""
+    reason: Reason = "aborted" if found.plan.changes else "no_changes"
+    data = replace(found.data, applied=False, reason=reason)
+    return Envelope.of("deploy --apply", data, found.plan.warnings)
 
 
 def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:

@@ -12,9 +12,10 @@ from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.gitstore import GitStore, Upstream
 from fleet_agentpack.deploy.lockfile import Lockfile, PinnedCommit, PinnedModule
 from fleet_agentpack.deploy.manifest import Module, Scope
+from fleet_agentpack.deploy.model import Layer
 from fleet_agentpack.deploy.overlays import Overlays
 from fleet_agentpack.deploy.repo_cache import RepoCache
-from fleet_agentpack.deploy.trees import Tree, TreeEntry, list_files, tree_hash
+from fleet_agentpack.deploy.trees import METADATA_DIR, Tree, TreeEntry, list_files, tree_hash
 from fleet_agentpack.deploy.validate import relevant, validate
 
 
@@ -28,6 +29,18 @@ class ModuleFiles(NamedTuple):
     def of(self, scope: Scope) -> Tree:
         """The files for one of the two."""
         return self.user if scope == "user" else self.project
+
+
+class Stage(NamedTuple):
+    """A module's files with the layers up to one."""
+
+    layer: Layer
+    tree: Tree
+    overlay: str = ""  # its directory, if the layer is one
+
+    def patch_of(self, name: str) -> str:
+        """The patch that makes a file of this layer."""
+        return f"{self.overlay}/{METADATA_DIR}/patches/{name}.patch"
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,14 @@ class Modules:
         reader = self.cache.reader
         tree = reader.read(source.path, source.boundaries)
         return source, tree, list_files(source.path, reader.hashes, source.boundaries)
+
+    def stages(self, module: Module, scope: Scope) -> list[Stage]:
+        """A module's own files, then with each of the overlays that apply for a scope."""
+        _, upstream, _ = self.upstream(module)
+        laid = self.overlays.stages(module.id, upstream, self.cache.reader, self.cache.made)
+        found = [Stage(overlay.scope, tree, overlay.directory) for overlay, tree in laid]
+        kept = [each for each in found if scope == "project" or each.layer != "project"]
+        return [Stage("upstream", upstream), *kept]
 
     def check(self, module: Module, scope: Scope, tree: Tree) -> None:
         """Raises `DeployError` when a module's files are not what its type needs."""

@@ -105,11 +105,19 @@ class Overlays:
         What a project changes never reaches files outside it.
         """
         of_user = of_project = upstream
-        for overlay in self.of(module_id):
-            of_project = self._laid(module_id, overlay, of_project, reader, made)
+        for overlay, of_project in self.stages(module_id, upstream, reader, made):
             if overlay.scope != "project":
                 of_user = of_project
         return of_user, of_project
+
+    def stages(
+        self, module_id: str, upstream: Tree, reader: TreeReader, made: dict[Any, Blob]
+    ) -> Iterator[tuple[Overlay, Tree]]:
+        """Each overlay, and a module's files with all overlays up to it."""
+        tree = upstream
+        for overlay in self.of(module_id):
+            tree = self._laid(module_id, overlay, tree, reader, made)
+            yield overlay, tree
 
     def _laid(
         self,

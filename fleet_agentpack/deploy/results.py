@@ -354,6 +354,7 @@ class Initialized:
     repo: str
     repo_posix: str
     git: Maybe[GitSetup] = UNKNOWN
+    next_actions: Maybe[Sequence[Action]] = UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,14 @@ def by_known_name(root: Root, record: Record) -> Root:
     return root._replace(dir=next(known, root.dir))
 
 
+def is_at(path: str, place: str) -> bool:
+    """Whether a file is the one at a place, or below it, by whatever names."""
+    if path == place or path.startswith(f"{place}/"):
+        return True
+    real, wanted = os.path.realpath(path), os.path.realpath(place)
+    return real == wanted or real.startswith(f"{wanted}/")
+
+
 class Places:
     """Where outputs really are, as far as one directory is the root of several targets."""
 

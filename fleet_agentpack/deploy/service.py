@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -19,6 +19,7 @@ from fleet_agentpack.deploy.consent import foretold, mass_delete, refuse
 from fleet_agentpack.deploy.disk import Disk, Reader
 from fleet_agentpack.deploy.errors import DeployError, naming
 from fleet_agentpack.deploy.event import UNDO_PREFIX
+from fleet_agentpack.deploy.following import Following, only
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
 from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.model import read_file
@@ -30,7 +31,7 @@ from fleet_agentpack.deploy.questions import about_apply, only_approved
 from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.repo_write import finish_writing, half_written
 from fleet_agentpack.deploy.request import Request
-from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
+from fleet_agentpack.deploy.results import Envelope, PlanData
 from fleet_agentpack.deploy.running import locked, unfinished
 from fleet_agentpack.deploy.snapshots import SnapshotStore
 from fleet_agentpack.deploy.status import status_data
@@ -200,33 +201,44 @@ class DeployService:
 
     @paused_collector()
     def deploy(
-        self, request: Request, report: Report = silent, confirm: Confirm | None = None
+        self,
+        request: Request,
+        report: Report = silent,
+        confirm: Confirm | None = None,
+        narrow: Callable[[Proposal], Proposal] = lambda whole: whole,
     ) -> Envelope[PlanData]:
-        """Make the disk as the plan says; `confirm` may still say no. A dry run only plans."""
+        """Make the disk as the plan says; `confirm` may still say no. A dry run only plans.
+
+        `narrow` makes it a part of the plan.
+        """
         name = "deploy" if request.dry_run else "deploy --apply"
         with naming(name), self._cache(request) as cache:
             disk = self._disk(cache.reader.hashes)
             if request.dry_run:
                 found = self._propose(request, cache, disk)
                 self._shown.show(request.session, found.data)
-                return _dry_run(found)
+                return apply.dry_run(found)
             finish_writing(self._home, self._home.repo(request.repo), self._lock_timeout_s)
             recovered = self._recover_pending(disk, report)
             seen = self._snapshots.ids()[-1:]
-            found = self._propose(request, cache, disk, recovered)
+            found = narrow(self._propose(request, cache, disk, recovered))
             if not _approved(found, confirm):
-                return _untouched(found)
+                return apply.untouched(found)
             # The plan was made, and perhaps confirmed by a person, without the lock, which others
             # may need meanwhile. If somebody has deployed since, it is made and confirmed again.
             with locked(self._home, self._lock_timeout_s):
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
                     recovered += self._transaction(disk, report).recover()
-                    found = self._propose(request, cache, disk, recovered)
+                    found = narrow(self._propose(request, cache, disk, recovered))
                     if not _approved(found, confirm):
-                        return _untouched(found)
+                        return apply.untouched(found)
                 answer = self._apply(found, disk, report)
                 other = self._shown.differences(request.session, answer.data)
                 return replace(answer, warnings=(*answer.warnings, *other))
+
+    def deploy_part(self, request: Request, wanted: Callable[[Change], bool]) -> Envelope[PlanData]:
+        """Deploy some changes of the plan; all other files stay as they are."""
+        return self.deploy(request, narrow=lambda found: only(found, wanted, self._stored))
 
     def rollback(
         self, to: str, report: Report = silent, approved: str | None = None
@@ -298,25 +310,23 @@ class DeployService:
         warnings = (*found.plan.warnings, *foretold(found))
         return replace(found, plan=replace(found.plan, warnings=warnings))
 
-    def _deployed_content(self, sha256: str) -> bytes | None:
-        """What was deployed once, by its hash."""
+    def _stored(self, sha256: str) -> str | None:
+        """Where the content is that was deployed once with this hash."""
         kept = self._ownership.now().sources.get(sha256)
-        for path in (f"{self._home.contents}/{sha256}", *([kept] if kept else [])):
-            if os.path.isfile(path):
-                return read_file(path)
-        return None
+        places = (f"{self._home.contents}/{sha256}", *([kept] if kept else []))
+        return next(filter(os.path.isfile, places), None)
 
-    def _follow(self, request: Request, kept: Collection[str]) -> list[str]:
+    def _deployed_content(self, sha256: str) -> bytes | None:
+        place = self._stored(sha256)
+        return read_file(place) if place else None
+
+    def _follow(self, request: Request, following: Following) -> list[str]:
         """Deploy what follows from edits that the pack has now; the files that it changed.
 
         A kept file may be written without a further word: the edit is part of what is written.
         """
-
-        def only_kept(found: Plan) -> bool:
-            return all(change.path in kept for change in (*found.edited, *found.adopted))
-
         asked = replace(request, adopt=True, dry_run=False)
-        answer = self.deploy(asked, confirm=only_kept)
+        answer = self.deploy_part(asked, following.covers)
         return [row.path for row in answer.data.changes] if answer.data.applied else []
 
     def _workspace(self, request: Request, cache: RepoCache) -> Workspace:
@@ -380,16 +390,6 @@ def _approved(found: Proposal, confirm: Confirm | None) -> bool:
     """Whether to apply: something changes, and it is confirmed. Raises `DeployError`."""
     refuse(found)
     return not found.is_needless and (confirm is None or confirm(found.plan))
-
-
-def _dry_run(found: Proposal) -> Envelope[PlanData]:
-    return Envelope.of("deploy", replace(found.data, applied=False), found.plan.warnings)
-
-
-def _untouched(found: Proposal) -> Envelope[PlanData]:
-    reason: Reason = "aborted" if found.plan.changes else "no_changes"
-    data = replace(found.data, applied=False, reason=reason)
-    return Envelope.of("deploy --apply", data, found.plan.warnings)
 
 
 def open_service(settings: Settings, unchanged: Unchanged | None = None) -> DeployService:

@@ -47,8 +47,9 @@ class SectionRow:
     first_line: int
     last_line: int
     module_id: str
-    layer: str  # the module's own files, or the overlay
+    layer: str  # the module's own files, an overlay, or an edit by hand
     file: str
+    edit_in: Maybe[str] = UNKNOWN  # an overlay's copy of the file, which is what is deployed
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,74 @@ def gemini_user(lab: Lab) -> None:
     lab.write("user/.gemini/oauth_creds.json", '{"refresh_token": "1//0abcdefgh12345678"}', 0o600)
 
 
+def dotfiles(lab: Lab) -> None:
+    """A home that is kept in git, with one text for two tools that has drifted apart."""
+    text = "".join(f"- rule {number}\n" for number in range(20))
+    lab.write("user/.codex/AGENTS.md", text)
+    lab.write("user/.gemini/GEMINI.md", f"{text}- for Gemini\n")
+    lab.write("user/.claude/CLAUDE.md", "# Me\n\n- @rules/style.md\n")
+    lab.write("user/.claude/rules/style.md", "---\npaths: ['**/*.ts']\n---\nStyle.\n")
+    lab.write("user/.claude/skills/.gitkeep", "")
+    settings = {"hooks": {"Stop": [], "PreToolUse": [{}]}, "permissions": {"deny": ["Read(.env)"]}}
+    more = {"enabledPlugins": {"lint@market": True}, "statusLine": {"command": "x"}, "tui": 1}
+    lab.write("user/.claude/settings.json", json.dumps({**settings, **more}))
+    lab.write("user/.agents/.skill-lock.json", "{}")
+    _skill(lab, "user/.agents/skills", "find-docs")
+    lab.write("project/CLAUDE.md", "# Dotfiles\n")
+    (lab.project / "AGENTS.md").symlink_to("CLAUDE.md")
+    lab.write("project/.gitignore", ".claude/settings.local.json\n")
+
+
+def monorepo(lab: Lab) -> None:
+    """Instructions and tools' directories in its parts; one skill for several tools by links."""
+    lab.write("project/AGENTS.md", "# All\n\n## Tests\n\n    make test\n")
+    lab.write("project/CLAUDE.md", "@AGENTS.md\n@.claude/docs/go.md\n")
+    lab.write("project/.claude/docs/go.md", "Go.\n")
+    lab.write("project/.claude/docs/unused.md", "Nobody reads this.\n")
+    _skill(lab, "project/.agents/skills", "review")
+    lab.write("project/.claude/skills/own/SKILL.md", SKILL.format(name="own"))
+    (lab.project / ".claude/skills/review").symlink_to("../../.agents/skills/review")
+    lab.write("project/site/AGENTS.md", "# Site\n")
+    (lab.project / "site/CLAUDE.md").symlink_to("AGENTS.md")
+    lab.write("project/site/.cursor/rules/site.mdc", RULE)
+    lab.write("project/node_modules/dep/AGENTS.md", "not ours\n")
+
+
+def claude_after_work(lab: Lab) -> None:
+    """What Claude Code has written itself after a task, a plugin and some servers."""
+    own = {"mcpServers": {"mine": {"headers": {"Authorization": "Bearer ab12cd34ef56gh78"}}}}
+    servers = {"notes": {"type": "stdio", "command": "true", "env": {"TOKEN": TOKEN}}}
+    state = {"numStartups": 3, "mcpServers": servers, "projects": {str(lab.project): own}}
+    lab.write("user/.claude.json", json.dumps(state, indent=2), 0o600)
+    lab.write("user/.claude/backups/.claude.json.backup.1", "{}", 0o600)
+    lab.write("user/.claude/projects/-home-me-project/1e2b.jsonl", "{}\n", 0o600)
+    lab.write("user/.claude/settings.json", '{"enabledPlugins": {"p@mk": true}}')
+    lab.write("user/.claude/plugins/cache/mk/p/1.0.0/commands/hi.md", COMMAND.format(name="hi"))
+    lab.write("user/.claude/plugins/installed_plugins.json", "{}")
+    lab.write("user/.claude/sessions/1.json", "{}")
+    lab.write("project/CLAUDE.md", "# Project\n\n- Run the tests.\n")
+    lab.write("project/.claude/commands/ship.md", COMMAND.format(name="ship"))
+    lab.write("project/.claude/settings.local.json", '{"permissions": {"allow": ["Bash(ls:*)"]}}')
+    _skill(lab, "project/.claude/skills", "tidy")
+
+
+def codex_after_work(lab: Lab) -> None:
+    """What Codex has written itself after a task: its own skills, databases, trusted projects."""
+    lab.write("user/.codex/AGENTS.md", "# Me\n")
+    lab.write("user/.codex/prompts/draft.md", "Draft.\n")
+    lab.write("user/.codex/skills/.system/.codex-system-skills.marker", "1")
+    lab.write("user/.codex/skills/.system/creator/SKILL.md", SKILL.format(name="creator"))
+    lab.write("user/.codex/skills/.system/creator/scripts/make.py", "print()\n", 0o755)
+    for name in ("state_5.sqlite", "logs_2.sqlite", ".sandbox_migration", "installation_id"):
+        lab.write(f"user/.codex/{name}", b"\0")
+    lab.write("user/.codex/sessions/2026/11/18/rollout.jsonl", "{}\n")
+    provider = '[model_providers.loopback]\nenv_key = "LOOPBACK_KEY"\n'
+    trusted = f'[projects."{lab.project}"]\ntrust_level = "trusted"\n'
+    lab.write("user/.codex/config.toml", f'model = "gpt"\n{provider}{trusted}')
+    lab.write("project/AGENTS.md", "# Project\n\n- Run the tests.\n")
+    _skill(lab, "project/.codex/skills", "tidy")
+
+
 HOMES: dict[str, Callable[[Lab], None]] = {
     make.__name__: make
     for make in (
@@ -128,6 +196,10 @@ HOMES: dict[str, Callable[[Lab], None]] = {
         odd_files,
         claude_project,
         gemini_user,
+        dotfiles,
+        monorepo,
+        claude_after_work,
+        codex_after_work,
     )
 }
 

@@ -18,7 +18,7 @@ from fleet_agentpack.kit import yaml12
 from tests.console.pseudo import OnTerminal
 from tests.deploy.existing import HOMES, TOKEN, furnish
 from tests.deploy.lab import COMMAND, Lab, tree
-from tests.deploy.shell import Shell
+from tests.deploy.shell import QuickShell, Shell
 
 
 def bring_in(lab: Lab, **request: object) -> ImportData:
@@ -46,7 +46,7 @@ def test_right_after_an_import_there_is_nothing_to_deploy(name: str, tmp_path: P
     assert lab.outside() == before
     assert lab.changes() == []
     lab.deploy()
-    assert not [row for row in lab.status().drift if row.kind != "extra"]
+    assert lab.status().drift == []
     kept = {
         path: state for path, state in lab.outside().items() if "agentpack.manifest" not in path
     }
@@ -132,7 +132,7 @@ def test_what_a_pack_cannot_hold_is_listed_with_the_reason(tmp_path: Path) -> No
     told = {Path(row.path).name: (row.what, row.reason) for row in data.skipped}
     assert told["helper.md"] == ("subagent", "a pack cannot hold subagents")
     assert told["one.agent.md"][0] == "subagent"
-    assert told["settings.json"] == ("hook", "a pack cannot hold hooks")
+    assert told["settings.json"] == ("hook Stop", "a pack cannot hold hooks")
     assert told["mcp.json"][0] == "MCP server a"
     assert told[".claude"] == (
         "caches and state",
@@ -144,6 +144,7 @@ def test_nothing_in_a_programs_own_directory_is_passed_over(tmp_path: Path) -> N
     lab = furnish(tmp_path, "gemini_user", "claude_project", "codex_user")
     lab.write("user/.codex/sessions/2026/x.jsonl", "{}\n")
     lab.write("user/.codex/auth.json", json.dumps({"OPENAI_API_KEY": "Zx81qPw0Zx81qPw0"}))
+    lab.write("user/.gemini/gemini-credentials.json", "{}")
     lab.write("user/.codex/skills/loose.txt", "not a skill\n")
     lab.write("user/.codex/skills/Deep.Review/__pycache__/a.pyc", b"\0")
     lab.write("user/.codex/skills/Deep.Review/.env", "DB_PASSWORD=hunter2\n")
@@ -158,19 +159,85 @@ def test_nothing_in_a_programs_own_directory_is_passed_over(tmp_path: Path) -> N
     assert "program's own" in told["user/.codex/skills/.system", "skill"]
     assert told["user/.codex/skills/loose.txt", "skill"].startswith("not a directory")
     assert told["user/.codex/skills/Deep.Review/__pycache__", "part of a skill"] == "a cache"
-    assert told["project/.claude/hooks", "configuration"] == "no target writes this place"
+    assert told["project/.claude/hooks", "hook"] == "a pack cannot hold hooks"
     assert "broken.toml" in told["user/.gemini/commands/broken.toml", "command"]
     secrets = {(row.path.removeprefix(f"{lab.root}/"), row.key) for row in data.secrets}
     assert secrets == {
         ("user/.codex/auth.json", "OPENAI_API_KEY"),
         ("user/.codex/config.toml", "mcp_servers.gh.env.TOKEN"),
         ("user/.codex/skills/Deep.Review/.env", ""),
+        ("user/.gemini/gemini-credentials.json", ""),
         ("user/.gemini/oauth_creds.json", "refresh_token"),
     }
     assert not list(lab.repo.rglob(".env")) and lab.changes() == []
     lab.deploy()
     lab.service().back.uninstall(UninstallRequest())
     assert lab.outside() == before
+
+
+def test_what_an_import_leaves_is_no_drift_and_what_comes_later_is(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "codex_user", "odd_files", "links_everywhere")
+    lab.write("user/.codex/skills/.DS_Store", b"\0")
+    lab.write("user/.codex/skills/loose.txt", "not a skill\n")
+    lab.write("user/.codex/skills/Deep.Review/__pycache__/a.pyc", b"\0")
+    lab.write("user/.codex/skills/Deep.Review/.env", "DB_PASSWORD=hunter2\n")
+    bring_in(lab)
+    lab.deploy()
+    shell = QuickShell(lab)
+    assert shell("status", "--check").stdout.startswith("No drift")
+    lab.write("user/.codex/skills/.system/newer/SKILL.md", "its program's own\n")
+    lab.write("user/.codex/prompts/later.txt", "mine\n")
+    assert lab.drift() == [("extra", "user/.codex/prompts/later.txt")]
+    assert bring_in(lab, dry_run=True).reason == "dry_run" and lab.drift() != []
+    again = bring_in(lab)
+    assert not again.applied and reason(again, "later.txt").startswith("not a *.md file")
+    assert lab.drift() == []
+
+
+def test_a_list_of_what_was_left_that_cannot_be_read_hides_nothing(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "codex_user")
+    bring_in(lab)
+    lab.deploy()
+    lab.write("agentpack/state/left-out.json", "[not json")
+    assert ("extra", "user/.codex/skills/.system/own/SKILL.md") in lab.drift()
+
+
+def test_what_copilot_and_others_keep_is_listed(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "copilot_project")
+    lab.write("project/.vscode/settings.json", '{"chat.agent.enabled": true, "editor.tabSize": 2}')
+    lab.write("project/.github/hooks/check.json", "{}")
+    lab.write("project/.geminiignore", "x\n")
+    lab.write("user/.copilot/mcp-config.json", '{"mcpServers": {"here": {"command": "x"}}}')
+    lab.write("user/.copilot/agents/one.agent.md", "x\n")
+    lab.write("user/.copilot/config.json", "{}")
+    lab.write("user/.gemini/settings.json", '{"hooks": {"BeforeTool": []}}')
+    lab.write("user/.claude/docs/style.md", "style\n")
+    lab.write("user/.claude/plans/a.md", "a plan\n")
+    told = {(Path(row.path).name, row.what): row.reason for row in bring_in(lab).skipped}
+    assert told["settings.json", "setting chat.agent.enabled"] == "a pack cannot hold settings"
+    assert ("settings.json", "setting editor.tabSize") not in told
+    assert told["check.json", "hook"] == told["settings.json", "hook BeforeTool"]
+    assert told["mcp-config.json", "MCP server here"].startswith("a pack cannot hold MCP servers")
+    assert told["one.agent.md", "subagent"] == "a pack cannot hold subagents"
+    assert told[".copilot", "caches and state"].endswith(": config.json")
+    assert told["docs", "configuration"] == told[".geminiignore", "configuration"]
+    assert told[".claude", "caches and state"].endswith(": plans")
+
+
+def test_what_is_for_a_part_of_the_project_is_listed(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "whole_team_project")
+    for name in ("site/CLAUDE.md", "site/api/AGENTS.md", "site/.cursor/rules/a.mdc"):
+        lab.write(f"project/{name}", "part\n")
+    for name in ("site/node_modules/x/AGENTS.md", "other/.git/HEAD", "other/AGENTS.md"):
+        lab.write(f"project/{name}", "not the project's\n")
+    (lab.project / "site/loop").symlink_to("..")
+    told = {row.path.removeprefix(f"{lab.project}/"): row for row in bring_in(lab).skipped}
+    found = {name for name, row in told.items() if "a part of the project" in row.reason}
+    assert found == {"site/CLAUDE.md", "site/api/AGENTS.md", "site/.cursor"}
+    only = bring_in(lab, targets=("codex",), dry_run=True)
+    assert [row.path for row in only.skipped if "a part of" in row.reason] == [
+        str(lab.project / "site/api/AGENTS.md")
+    ]
 
 
 def test_what_claude_md_takes_in_comes_in_from_claudes_own_directory(tmp_path: Path) -> None:
@@ -386,6 +453,13 @@ def test_every_area_of_every_target_can_be_read_back() -> None:
         ({"allow": ["Bash(curl -H 'Authorization: Bearer ab12cd34ef56')"]}, ["allow.0"]),
         ({"SSL_KEY": "/etc/ssl/private.pem", "authType": "oauth-personal"}, []),
         ({"env": {"EDITOR": "emacs-nox"}, "command": "server"}, []),
+        ({"env": {"K": "Zx81qPw0Zx81qPw0Zx81qPw0"}}, ["env.K"]),
+        ({"env": {"NODE_OPTIONS": "--max-old-space-size=4096", "V": "v20.11.1"}}, []),
+        ({"env": {"URL": "https://example.com/a/b/c1/d2/e3", "DIR": "/opt/a1b2/c3d4/e5f6g7"}}, []),
+        ({"model_providers": {"x": {"env_key": "LOOPBACK_KEY"}}}, []),
+        ({"bearer_token_env_var": "REMOTE_TOKEN"}, []),
+        ({"bearer_token_env_var": TOKEN}, ["bearer_token_env_var"]),
+        ({"env_http_headers": {"X-Api-Key": "REMOTE_KEY"}}, []),
     ],
 )
 def test_secrets_are_found_by_name_and_by_form(data: object, expected: list[str]) -> None:
@@ -427,6 +501,37 @@ def test_init_offers_what_is_there(answer: bytes, tmp_path: Path) -> None:
     assert ("instructions:user" in text) is (answer == b"y\n")
     assert ("instructions:base" in text) is (answer == b"n\n")
     assert ("Imported" in terminal.text) is (answer == b"y\n")
+
+
+def test_init_that_does_not_ask_names_the_import(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "claude_user", "codex_user")
+    shell = QuickShell(lab)
+    assert "import brings them in" in shell("init", "--yes").stdout
+    assert "import brings" not in shell("init", "--yes").stdout  # the pack is there now
+    assert "remove" in reason(bring_in(lab, dry_run=True), ".codex/AGENTS.md")
+    for name in ("instructions:base", "prompt:draftpr", "command:ap-plan"):
+        shell.json("remove", name, "--yes")
+    assert "instructions:user" in modules(bring_in(lab)) and lab.changes() == []
+
+
+def test_on_the_command_line_next_actions_are_commands(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "codex_user")
+    shell = QuickShell(lab)
+    (action,) = shell.json("init", "--yes")["data"]["next_actions"]
+    assert action.endswith("fleet-agentpack import --yes --json")
+    lab.repo.joinpath("agentpack.yaml").unlink()
+    (action,) = shell.json("import", "--yes")["data"]["next_actions"]
+    assert action.endswith("fleet-agentpack deploy --apply --yes --json")
+    lab.deploy()
+    lab.write("user/.codex/prompts/Draft PR.md", "Draft it.\n")
+    lab.source("modules/instructions/imported/user/AGENTS.md", "# Moved on\n")
+    (action,) = shell.json("keep", "--yes")["data"]["next_actions"]
+    assert action.endswith("fleet-agentpack deploy --apply --yes --json")
+
+
+def test_init_in_an_empty_home_names_no_import(tmp_path: Path) -> None:
+    answer = QuickShell(Lab(tmp_path, git=False)).json("init", "--yes")
+    assert "next_actions" not in answer["data"]
 
 
 def test_instructions_go_to_claude_code_where_the_repo_says_so(tmp_path: Path) -> None:

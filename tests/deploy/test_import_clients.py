@@ -14,6 +14,7 @@ from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.uninstall import UninstallRequest
 from tests.deploy.existing import TOKEN, furnish
 from tests.deploy.lab import Lab
+from tests.fleet.lab.script_model import API_KEY, script_model
 
 pytestmark = pytest.mark.clients
 
@@ -24,14 +25,29 @@ PROGRAMS = {
 }
 
 
-def use(lab: Lab, program: str) -> None:
-    """Let a program set itself up: it writes its own settings, caches and logs."""
+TASKS = {
+    "claude": ("-p", "make the files", "--permission-mode", "bypassPermissions"),
+    "codex": ("exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "make the files"),
+}
+PROVIDER = """
+model = "scripted"
+model_provider = "loopback"
+[model_providers.loopback]
+name = "loopback"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "LOOPBACK_KEY"
+"""
+
+
+def use(lab: Lab, program: str, *words: str, **variables: str) -> None:
+    """Let a program set itself up, or work: it writes its own settings, caches and logs."""
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
     done = subprocess.run(
-        [program, *PROGRAMS[program]],
+        [program, *(words or PROGRAMS[program])],
         cwd=lab.project,
-        env={**lab.environ, "CI": "1"},
+        env={**lab.environ, "CI": "1", **variables},
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -59,9 +75,55 @@ def test_a_home_that_a_program_has_set_up(program: str, tmp_path: Path) -> None:
     edited = lab.project / "AGENTS.md"
     edited.write_text("# Team\n\nAn edit.\n")
     assert lab.service().keeper.run(KeepRequest(Request())).data.applied
-    assert not [row for row in lab.status().drift if row.kind != "extra"]
+    assert lab.status().drift == []
 
     lab.service().back.uninstall(UninstallRequest())
     after = lab.outside()
     assert edited.read_text() == "# Team\n\nAn edit.\n"
     assert {**after, "project/AGENTS.md": ()} == {**before, "project/AGENTS.md": ()}
+
+
+@pytest.mark.parametrize("program", TASKS)
+def test_a_home_and_a_project_that_a_program_has_worked_in(
+    program: str, tmp_path: Path, socket_enabled: None
+) -> None:
+    lab = Lab(tmp_path)
+    name = {"claude": "CLAUDE.md", "codex": "AGENTS.md"}[program]
+    skill = f".{program}/skills/tidy/SKILL.md"
+    header = "---\nname: tidy\ndescription: Tidies up.\n---"
+    with script_model() as model:
+        model.steps = [
+            {"run": f"mkdir -p {Path(skill).parent} && printf '# Made\\n' > {name}"},
+            {"run": f"printf '%s\\n' '{header}' 'Do it.' > {skill}"},
+        ]
+        if program == "codex":
+            lab.write("user/.codex/config.toml", PROVIDER.format(url=model.url))
+        use(
+            lab,
+            program,
+            *TASKS[program],
+            ANTHROPIC_BASE_URL=model.url,
+            ANTHROPIC_API_KEY=API_KEY,
+            CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+            DISABLE_AUTOUPDATER="1",
+            IS_SANDBOX="1",
+            LOOPBACK_KEY=API_KEY,
+        )
+    before = lab.outside()
+    assert (lab.project / name).read_text() == "# Made\n" and (lab.project / skill).exists()
+
+    done = lab.service().importer.run(ImportRequest()).data
+    sources = {source for row in done.modules for source in row.sources}
+    assert sources == {str(lab.project / name), str((lab.project / skill).parent)}
+    assert lab.outside() == before and lab.changes() == []
+    lab.deploy()
+    assert lab.status().drift == []
+
+    for path in (name, skill):
+        with (lab.project / path).open("a") as stream:
+            stream.write("An edit.\n")
+    edited = lab.outside()
+    assert lab.service().keeper.run(KeepRequest(Request())).data.applied
+    assert lab.status().drift == []
+    lab.service().back.uninstall(UninstallRequest())
+    assert lab.outside() == {k: v for k, v in edited.items() if "agentpack.manifest" not in k}

@@ -32,13 +32,14 @@ async def client(lab: Lab) -> AsyncIterator[Client[Any]]:
 async def test_from_nothing_to_a_deployed_pack_by_tool_calls_alone(
     client: Client[Any], lab: Lab
 ) -> None:
+    lab.write("user/.claude/skills/tidy/.env", "KEY=x\n")
     before = lab.outside()
     missing = (await call(client, "plan"))["errors"][0]
     assert missing["details"]["next_actions"][0] == "import_config"
 
     preview = (await call(client, "import_config", dry_run=True))["data"]
     assert {row["id"] for row in preview["modules"]} >= {"instructions:user", "skill:tidy"}
-    assert [row["key"] for row in preview["secrets"]] == ["mcpServers.x.env.KEY"]
+    assert [row["key"] for row in preview["secrets"]] == ["", "mcpServers.x.env.KEY"]
     refused = (await call(client, "import_config"))["errors"][0]
     assert refused["code"] == "E_CONFIRM_REQUIRED"
     assert not (lab.repo / "agentpack.yaml").exists()
@@ -49,6 +50,11 @@ async def test_from_nothing_to_a_deployed_pack_by_tool_calls_alone(
     assert (await call(client, "plan"))["data"]["changes"] == []
     assert (await call(client, "deploy_apply", yes=True))["data"]["applied"]
     assert {path: lab.outside()[path] for path in before} == before
+    assert (await call(client, "status"))["data"]["drift"] == []
+    lab.write("user/.claude/skills/tidy/.env.local", "KEY=x\n")
+    assert [row["kind"] for row in (await call(client, "status"))["data"]["drift"]] == ["extra"]
+    await call(client, "import_config", yes=True)
+    assert (await call(client, "status"))["data"]["drift"] == []
 
     (lab.project / "AGENTS.md").write_text("# Team\n- by hand\n")
     status = (await call(client, "status"))["data"]
@@ -57,8 +63,7 @@ async def test_from_nothing_to_a_deployed_pack_by_tool_calls_alone(
     kept = (await call(client, "keep_edits", yes=True, paths=["AGENTS.md"]))["data"]
     assert kept["applied"] and kept["conflicts"] == []
     assert (lab.project / "CLAUDE.md").read_text() == "# Team\n- by hand\n"
-    clean = (await call(client, "status", only=["missing", "modified"]))["data"]
-    assert clean["drift"] == []
+    assert (await call(client, "status"))["data"]["drift"] == []
 
 
 async def test_the_two_tools_are_extras(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from fleet_agentpack.deploy.keeping.results import KeepData
 from fleet_agentpack.deploy.model import module_fs_key
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.uninstall import UninstallRequest
+from fleet_agentpack.kit.results import Unknown
 from tests.deploy.existing import HOMES, furnish
-from tests.deploy.lab import Lab
+from tests.deploy.lab import Lab, files
 from tests.deploy.shell import Shell
 
 RULE = f"project/.cursor/rules/{module_fs_key('instructions:base')}.mdc"
@@ -37,7 +38,7 @@ def append(path: Path, text: str) -> None:
 
 
 def is_clean(lab: Lab) -> bool:
-    return [row for row in lab.status().drift if row.kind != "extra"] == []
+    return not lab.status().drift
 
 
 @pytest.mark.parametrize("name", HOMES)
@@ -201,6 +202,49 @@ def test_the_pack_changed_too(tmp_path: Path) -> None:
     assert (lab.user / ".codex/AGENTS.md").read_text() == merged
 
 
+def test_a_merged_edit_is_there_though_something_else_waits(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.instructions("base", "one\ntwo\nthree\nfour\nfive\n")
+    lab.prompt("hello", "Hello.\n")
+    lab.prompt("gone", "Gone.\n")
+    lab.deploy()
+    (lab.project / "AGENTS.md").write_text("ONE\ntwo\nthree\nfour\nfive\n")
+    lab.source("modules/instructions/base/AGENTS.md", "one\ntwo\nthree\nfour\nFIVE\n")
+    lab.source("modules/prompts/hello.md", "Hello again.\n")
+    lab.prompt("new", "New.\n")
+    lab.drop("prompt:gone")
+    waiting = [row for row in lab.changes() if "prompts" in row[2]]
+    assert {op for op, _, _ in waiting} == {"create", "update", "delete"}
+
+    done = keep(lab)
+    merged = "ONE\ntwo\nthree\nfour\nFIVE\n"
+    assert done.applied and not isinstance(done.next_actions, Unknown)
+    for place in (lab.project / "AGENTS.md", lab.user / ".codex/AGENTS.md"):
+        assert place.read_text() == merged and str(place) in done.updated
+    assert lab.changes() == waiting  # none of it was deployed
+    assert (lab.user / ".codex/prompts/hello.md").read_text() == "Hello.\n"
+    lab.source("modules/instructions/base/AGENTS.md", "two\n")  # the record has what was kept
+    assert not [row for row in lab.plan().changes if row.edited_by_hand is True]
+    lab.deploy()
+    assert not lab.status().drift
+    lab.service().back.uninstall(UninstallRequest())
+    assert files(lab.outside()) == {}
+
+
+def test_what_waits_in_the_file_of_two_modules_is_not_deployed_by_a_keep(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.instructions("a", "first\n")
+    lab.instructions("b", "second\n")
+    lab.deploy()
+    rule = lab.project / f".cursor/rules/{module_fs_key('instructions:a')}.mdc"
+    append(rule, "- in Cursor\n")
+    lab.source("modules/instructions/b/AGENTS.md", "SECOND\n")
+    assert keep(lab).applied
+    assert (lab.repo / "modules/instructions/a/AGENTS.md").read_text() == "first\n- in Cursor\n"
+    assert "in Cursor" not in (lab.project / "AGENTS.md").read_text()  # it has b, which waits
+    assert {row.cause for row in lab.status().drift} == {"pack_moved"}
+
+
 def test_both_changed_the_same_lines(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.instructions("base", "one\ntwo\n")
@@ -238,6 +282,26 @@ def test_an_edit_that_no_tool_could_take_is_a_conflict(tmp_path: Path) -> None:
     done = keep(lab)
     assert not done.applied and "front matter" in done.conflicts[0].reason
     assert "name: tidy" in (lab.repo / "modules/skills/tidy/SKILL.md").read_text()
+
+
+def test_an_edit_is_found_by_any_name_of_its_file(tmp_path: Path) -> None:
+    lab = furnished(tmp_path)
+    append(lab.project / "AGENTS.md", "- more\n")
+    (lab.root / "alias").symlink_to("project")
+    (lab.project / "CLAUDE.md").symlink_to("AGENTS.md")
+    for name in ("alias/AGENTS.md", "alias", "project/CLAUDE.md"):
+        assert [row.path for row in keep(lab, name, dry_run=True).kept] == [
+            str(lab.project / "AGENTS.md")
+        ]
+    said = Shell(lab)("explain", str(lab.root / "alias/CLAUDE.md")).stdout
+    assert "edited by hand" in said and "by hand" in said.splitlines()[-1]
+
+
+def test_an_edit_that_is_no_text_is_a_conflict(tmp_path: Path) -> None:
+    lab = furnished(tmp_path)
+    (lab.project / "AGENTS.md").write_bytes(b"\xff\xfe\0")
+    done = keep(lab)
+    assert not done.applied and "not UTF-8" in done.conflicts[0].reason
 
 
 def test_executable_bits_and_line_ends_stay(tmp_path: Path) -> None:

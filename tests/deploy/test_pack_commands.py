@@ -95,6 +95,78 @@ def test_explain_says_which_module_and_layer_a_line_is_from(tmp_path: Path) -> N
     assert error["details"]["reason_code"] == "not_in_pack"
 
 
+def origins(shell: Shell, path: str) -> list[tuple[int, int, str, str]]:
+    found = shell.json("explain", path)["data"]["sections"]
+    return [(row["first_line"], row["last_line"], row["module_id"], row["layer"]) for row in found]
+
+
+def test_explain_tells_lines_of_an_overlay_from_those_that_it_copied(tmp_path: Path) -> None:
+    lab, shell = furnished(tmp_path)
+    own = lab.source("modules/instructions/base/AGENTS.md", "one\ntwo\nthree\nfour\n")
+    copy = lab.source(f"overlays/{KEY}/AGENTS.md", "one\nTWO\nthree\nfour\nfive\n")
+    base = "instructions:base"
+    changed = [
+        (1, 1, base, "upstream"),
+        (2, 2, base, "global"),
+        (3, 4, base, "upstream"),
+        (5, 5, base, "global"),
+    ]
+    assert origins(shell, "AGENTS.md") == changed
+    rows = shell.json("explain", "AGENTS.md")["data"]["sections"]
+    assert (rows[0]["file"], rows[0]["edit_in"]) == (str(own), str(copy))
+    assert rows[1]["file"] == str(copy) and "edit_in" not in rows[1]
+    assert "EDIT IN" in shell("explain", "AGENTS.md").stdout
+
+    lab.instructions("team", "# Team\n", targets=["codex"])
+    joined = origins(shell, "AGENTS.md")
+    assert joined[0] == (1, 2, base, "upstream")  # with the marker before it
+    assert joined[3] == (6, 7, base, "global") and joined[4][2] == "instructions:team"
+    rule = origins(shell, f".cursor/rules/{KEY}.mdc")
+    assert rule[0][:2] == (1, 7) and rule[1] == (8, 8, base, "global")
+
+
+def test_explain_of_a_patch_on_a_copy_and_of_an_edit_by_hand(tmp_path: Path) -> None:
+    lab, shell = furnished(tmp_path)
+    lab.source("modules/instructions/base/AGENTS.md", "one\ntwo\nthree\nfour\nfive\n")
+    machine = f"overlays/machines/test-machine/{KEY}/.agentpack"
+    lab.source(f"{machine}/overlay.json", '{"overlay_kind": "patch"}')
+    lines = "--- a/AGENTS.md\n+++ b/AGENTS.md\n@@ -2,3 +2,3 @@\n two\n-three\n+THREE\n four\n"
+    patch = lab.source(f"{machine}/patches/AGENTS.md.patch", lines)
+    lab.deploy()
+    layers = [row[3] for row in origins(shell, "AGENTS.md")]
+    assert layers == ["upstream", "machine", "upstream"]
+    row = shell.json("explain", "AGENTS.md")["data"]["sections"][1]
+    assert (row["first_line"], row["file"]) == (3, str(patch))
+    (lab.project / "AGENTS.md").write_text("zero\none\ntwo\nTHREE\nfour\nfive\n")
+    rows = origins(shell, "AGENTS.md")
+    assert [(first, last, layer) for first, last, _, layer in rows] == [
+        (1, 1, "by hand"),
+        (2, 3, "upstream"),
+        (4, 4, "machine"),
+        (5, 6, "upstream"),
+    ]
+
+
+def test_explain_of_a_skills_file_that_only_an_overlay_has(tmp_path: Path) -> None:
+    lab, shell = furnished(tmp_path)
+    key = module_fs_key("skill:tidy")
+    lab.source(f"overlays/{key}/more/notes.md", "a\nb\n")
+    lab.source(f"projects/ae2752b5775071e2/overlays/{key}/SKILL.md", SKILL.format(name="tidy"))
+    found = origins(shell, str(lab.user / ".codex/skills/tidy/more/notes.md"))
+    assert found == [(1, 2, "skill:tidy", "global")]
+    in_project = shell.json("explain", ".codex/skills/tidy/SKILL.md")["data"]["sections"]
+    assert {row["layer"] for row in in_project} == {"upstream"}  # the copy changes nothing
+    assert "/projects/" in in_project[0]["edit_in"]
+
+
+def test_explain_of_a_file_that_two_modules_share(tmp_path: Path) -> None:
+    lab, shell = furnished(tmp_path)
+    lab.source("modules/prompts/again.md", "Say hello.\n")
+    lab.module("prompt", "again", "modules/prompts/again.md", output="hello.md")
+    found = origins(shell, str(lab.user / ".codex/prompts/hello.md"))
+    assert [row[2] for row in found] == ["prompt:again, prompt:hello"]
+
+
 def test_outdated_and_the_update_of_one_module(tmp_path: Path) -> None:
     lab, shell = furnished(tmp_path)
     place = upstream(lab, "One.\n")
@@ -201,6 +273,10 @@ def test_watch_deploys_what_moves_and_reports_what_was_edited(tmp_path: Path) ->
         lab.write("project/AGENTS.md", "# Mine\n")
         lines = [process.stdout.readline() for _ in range(3)]
         assert "1 modified" in lines[0] and "you edited it" in "".join(lines)
+        lab.source("modules/prompts/hello.md", "Say goodbye.\n")
+        while "Applied." not in process.stdout.readline():
+            pass
+        assert (lab.user / ".codex/prompts/hello.md").read_text() == "Say goodbye.\n"
     finally:
         process.send_signal(signal.SIGINT)
         _, complaint = process.communicate(timeout=30)

@@ -11,7 +11,7 @@ from fleet_agentpack.console.ask import ask, is_attended
 from fleet_agentpack.console.command import Console, Line, declare, print_json
 from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.progress import progress
-from fleet_agentpack.deploy.actions import doctor_as_commands, status_as_commands
+from fleet_agentpack.deploy.actions import as_commands, doctor_as_commands, status_as_commands
 from fleet_agentpack.deploy.commands import back, bring_in, pack_commands, report
 from fleet_agentpack.deploy.commands.parts import open_deploy, require_yes
 from fleet_agentpack.deploy.errors import DeployError
@@ -156,7 +156,8 @@ def _run(name: str, console: Console) -> int | None:
     if name in pack_commands.RUN:
         _refuse_json_without_yes(console, name)
         request = _request(console, dry_run=console.arguments.dry_run)
-        return pack_commands.RUN[name](console, open_deploy(console), request)
+        service = open_deploy(console, again_and_again=name == "watch")
+        return pack_commands.RUN[name](console, service, request)
     return _COMMANDS[name](console)
 
 
@@ -179,11 +180,16 @@ def _init(console: Console) -> None:
     is_new = not service.upkeep.has_repo(given.repo)
     if attended and is_new and bring_in.offer_import(console, service):
         return
+    bringing_in = bring_in.import_action(service, given.repo) if is_new and not attended else None
     answer = service.upkeep.init(given.repo, with_git=given.git)
-    lines = (
+    lines = [
         f"Initialized {answer.data.repo}",
         f"Next: {program()} plan shows what it would deploy.",
-    )
+    ]
+    if bringing_in is not None:
+        actions = as_commands([bringing_in])
+        answer = replace(answer, data=replace(answer.data, next_actions=actions))
+        lines.append(f"Your tools have files already: {program()} import brings them in.")
     console.answer(answer, lines)
 
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from fleet_agentpack.console.ask import ask, is_attended
 from fleet_agentpack.console.command import Console, Line
 from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.row import Row
 from fleet_agentpack.console.table import Table
+from fleet_agentpack.deploy.actions import as_commands, call
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.request import Request
+from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.program import program
 from fleet_agentpack.kit.results import Unknown
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.importing.results import ImportData
     from fleet_agentpack.deploy.keeping.results import KeepData
-    from fleet_agentpack.deploy.request import Request
+    from fleet_agentpack.deploy.results import Envelope
     from fleet_agentpack.deploy.service import DeployService
+
+Data = TypeVar("Data", "ImportData", "KeepData")
 
 _SHOWN = 40  # of the things that stay where they are; `--json` has all
 
@@ -62,7 +68,21 @@ def run_import(console: Console, service: DeployService) -> None:
 
     answer = service.importer.run(request, None if console.as_json else approve)
     shown = answer.data.applied or answer.data.reason == "aborted"
-    console.answer(answer, [*([] if shown else _preview(answer.data)), *_outcome(answer.data)])
+    console.answer(
+        _with_commands(console, answer),
+        [*([] if shown else _preview(answer.data)), *_outcome(answer.data)],
+    )
+
+
+def import_action(service: DeployService, repo: str | None) -> Action | None:
+    """The import that would bring something into a new repo; None if there is nothing."""
+    from fleet_agentpack.deploy.importing.importer import ImportRequest
+
+    try:
+        found = service.importer.run(ImportRequest(repo, dry_run=True)).data
+    except DeployError:  # `init` works without a look at everything
+        return None
+    return call(Request(repo), "import_config", "import", yes=True) if found.modules else None
 
 
 def offer_import(console: Console, service: DeployService) -> bool:
@@ -82,6 +102,14 @@ def offer_import(console: Console, service: DeployService) -> bool:
     done = service.importer.run(ImportRequest(console.arguments.repo))
     console.answer(done, _outcome(done.data))
     return True
+
+
+def _with_commands(console: Console, answer: Envelope[Data]) -> Envelope[Data]:
+    """An answer whose next actions are commands, for a program that reads it."""
+    if not console.as_json:
+        return answer
+    actions = as_commands(answer.data.next_actions)
+    return replace(answer, data=replace(answer.data, next_actions=actions))
 
 
 def _preview(data: ImportData) -> Iterator[Line]:
@@ -153,7 +181,8 @@ def run_keep(console: Console, service: DeployService, asked: Request) -> int:
     answer = service.keeper.run(request, None if console.as_json else approve)
     data = answer.data
     shown = data.applied or data.reason == "aborted"
-    console.answer(answer, [*([] if shown else _kept(data)), *_kept_outcome(data)])
+    lines = [*([] if shown else _kept(data)), *_kept_outcome(data)]
+    console.answer(_with_commands(console, answer), lines)
     return int(bool(data.conflicts))
 
 

@@ -20,8 +20,14 @@ from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit.program import program
 
 if TYPE_CHECKING:
+    from fleet_agentpack.deploy.results import DriftRow
     from fleet_agentpack.deploy.service import DeployService
-    from fleet_agentpack.deploy.upkeep_results import OutdatedRow, OverlayRow, RebaseReport
+    from fleet_agentpack.deploy.upkeep_results import (
+        OutdatedRow,
+        OverlayRow,
+        RebaseReport,
+        SectionRow,
+    )
 
 Handler = Callable[[Console, "DeployService", Request], int | None]
 
@@ -99,12 +105,17 @@ def run_explain(console: Console, service: DeployService, request: Request) -> N
     path = os.path.join(os.getcwd(), os.path.expanduser(console.arguments.path))
     answer = service.explain(request, path)
     data = answer.data
-    rows = [
-        [f"{each.first_line}-{each.last_line}", each.module_id, each.layer, each.file]
-        for each in data.sections
-    ]
+    is_covered = any(isinstance(each.edit_in, str) for each in data.sections)
+    heads = ["lines", "module", "layer", "file", *(["edit in"] if is_covered else [])]
+    rows = [_section_row(each, with_edit=is_covered) for each in data.sections]
     head = f"{data.path}: {data.target}, {data.scope}, {data.state}"
-    console.answer(answer, [head, Table(["lines", "module", "layer", "file"], rows)])
+    console.answer(answer, [head, Table(heads, rows)])
+
+
+def _section_row(row: SectionRow, *, with_edit: bool) -> list[str]:
+    cells = [f"{row.first_line}-{row.last_line}", row.module_id, row.layer, row.file]
+    edit_in = row.edit_in if isinstance(row.edit_in, str) else ""
+    return [*cells, edit_in] if with_edit else cells
 
 
 def run_overlay(console: Console, service: DeployService, request: Request) -> int | None:
@@ -166,6 +177,10 @@ def run_watch(console: Console, service: DeployService, request: Request) -> Non
         time.sleep(_ROUND_S)
 
 
+def _moved(row: DriftRow) -> bool:
+    return row.cause == "pack_moved" and row.adopts is not True
+
+
 class _Watch:
     """Looks again and again; says something only when a change has come to rest."""
 
@@ -191,21 +206,26 @@ class _Watch:
         settled, self._seen = state == self._seen, state
         if not settled or state == self._told:
             return
-        if drift and self._deploys and all(row.cause == "pack_moved" for row in drift):
-            self._deploy()
+        if self._deploys and any(map(_moved, drift)) and self._deploy():
             return
         lines = report.status_lines(self._console.paint, found.data) if drift else ["No drift"]
         self._say(state, lines)
 
-    def _deploy(self) -> None:
+    def _deploy(self) -> bool:
+        """Deploy what moved and nobody edited; whether something was."""
+        from fleet_agentpack.deploy.following import only_moved
+
         try:
-            done = self._service.deploy(self._request)
+            done = self._service.deploy_part(self._request, only_moved)
         except DeployError as error:
             self._say(self._seen, [error.message])
-            return
+            return True
+        if done.data.applied is not True:
+            return False
         self._console.show(*report.plan_lines(self._console.paint, done.data))
         self._console.show(report.outcome(done.data))
         self._told = ""
+        return True
 
     def _say(self, state: str, lines: Iterable[Line]) -> None:
         if state != self._told:

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from fleet_agentpack.deploy.service import DeployService
 
 
-def open_deploy(console: Console) -> DeployService:
-    """The service for this command's environment."""
+def open_deploy(console: Console, *, again_and_again: bool = False) -> DeployService:
+    """The service for this command's environment; one that listens, if it is asked often."""
     from fleet_agentpack.deploy.service import open_service
+    from fleet_agentpack.deploy.unchanged import Unchanged
 
-    return open_service(console.settings)
+    return open_service(console.settings, Unchanged() if again_and_again else None)
 
 
 def require_yes(console: Console, command: str) -> None:

@@ -12,6 +12,7 @@ from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.importing import settings_files
 from fleet_agentpack.deploy.importing.at_imports import taken_in
 from fleet_agentpack.deploy.importing.items import Found, Item
+from fleet_agentpack.deploy.importing.nested import nested
 from fleet_agentpack.deploy.importing.places import Place
 from fleet_agentpack.deploy.importing.results import SecretRow, SkippedRow
 from fleet_agentpack.deploy.importing.secrets import is_secret_file
@@ -20,6 +21,7 @@ from fleet_agentpack.deploy.manifest import Scope
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX
 
 _SUBAGENT = "a pack cannot hold subagents"
+_HOOK = settings_files.HOOK
 _ELSEWHERE = "no target writes this place"
 _PLUGIN = "its program owns what it installs"
 _CREDENTIALS = "it holds credentials"
@@ -60,6 +62,11 @@ _FILES = (
         "prompt",
         _ELSEWHERE,
     ),
+    _Files("vscode", "project", ".github/hooks/*", "hook", _HOOK),
+    _Files("vscode", "user", ".copilot/agents/*.md", "subagent", _SUBAGENT),
+    _Files("cursor", "project", ".cursorignore", "configuration", _ELSEWHERE),
+    _Files("cursor", "project", ".cursorindexingignore", "configuration", _ELSEWHERE),
+    _Files("gemini", "project", ".geminiignore", "configuration", _ELSEWHERE),
     _Files("gemini", "user", "agents/*.md", "subagent", _SUBAGENT),
     _Files("gemini", "project", ".gemini/agents/*.md", "subagent", _SUBAGENT),
     _Files("gemini", "user", "extensions", "plugins", _PLUGIN),
@@ -73,6 +80,7 @@ _OWN = {
     ("codex", "project"): ".codex",
     ("cursor", "user"): ".cursor",
     ("cursor", "project"): ".cursor",
+    ("vscode", "user"): ".copilot",
     ("agents", "user"): ".agents",
     ("agents", "project"): ".agents",
     ("gemini", "user"): "",
@@ -80,8 +88,18 @@ _OWN = {
 }
 # Written by people, in a place that no target writes; all else is the program's own.
 _BY_PEOPLE = frozenset(
-    {"hooks", "output-styles", "rules", "skills", "workflows", "keybindings.json", "themes"}
+    {
+        "output-styles",
+        "policies",
+        "rules",
+        "skills",
+        "workflows",
+        "keybindings.json",
+        "themes",
+    }
 )
+# Directories of notes that programs write.
+_BY_PROGRAMS = frozenset({"memories", "memory", "plans", "projects", "sessions", "todos"})
 _NOTES = (".md", ".mdc", ".sh", ".py", ".js", ".ts", ".txt")
 
 
@@ -118,6 +136,8 @@ def elsewhere(where: Where, places: Iterable[Place], seen: Found) -> Found:
             rows, hidden = settings_files.look_into(path, file, where.project)
             skipped += rows
             secrets += hidden
+    if where.project and "project" in where.scopes:
+        skipped += nested(where.project, where.targets)
     known |= {row.path for row in (*skipped, *seen.skipped)}
     for (target, scope), inside in _OWN.items():
         if top := where.top(target, "user" if scope == "user" else "project"):
@@ -172,10 +192,23 @@ def _rest(top: str, known: Collection[str], scope: str) -> Iterator[SkippedRow]:
             continue
         if is_secret_file(name):
             yield SkippedRow(path, "credentials", _CREDENTIALS)
-        elif scope == "project" or name in _BY_PEOPLE or name.endswith(_NOTES):
+        elif name in ("hooks", "hooks.json"):
+            yield SkippedRow(path, "hook", _HOOK)
+        elif scope == "project" or _is_by_people(path, name):
             yield SkippedRow(path, "configuration", _ELSEWHERE)
         else:
             state.append(name)
     if state:
         reason = f"the program keeps these for itself: {', '.join(state)}"
         yield SkippedRow(top, "caches and state", reason)
+
+
+def _is_by_people(path: str, name: str) -> bool:
+    """Whether somebody wrote it, and not the program: a known name, or notes."""
+    if name in _BY_PEOPLE or name.endswith(_NOTES):
+        return True
+    try:
+        inside = os.listdir(path) if name not in _BY_PROGRAMS else []
+    except OSError:
+        return False
+    return any(each.endswith(".md") for each in inside)

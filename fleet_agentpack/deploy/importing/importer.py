@@ -20,6 +20,7 @@ from fleet_agentpack.deploy.importing.pack import Pack
 from fleet_agentpack.deploy.importing.places import places, target_called
 from fleet_agentpack.deploy.importing.results import ImportData, ModuleRow, SkippedRow
 from fleet_agentpack.deploy.importing.scan import scan
+from fleet_agentpack.deploy.left_out import is_known, remember
 from fleet_agentpack.deploy.manifest import FILE_NAME, SCOPES, Manifest, Scope, TargetConfig
 from fleet_agentpack.deploy.manifest_edit import ManifestEdit, edited
 from fleet_agentpack.deploy.model import read_file
@@ -66,6 +67,12 @@ class _Proposal:
     new_text: str
     data: ImportData
     warnings: tuple[str, ...]
+    left_out: tuple[str, ...]  # it is where the pack's files are, and stays out of the pack
+
+    @property
+    def imported(self) -> frozenset[str]:
+        """What becomes modules."""
+        return frozenset(item.path for module in self.modules for item in module.items)
 
 
 class Importer:
@@ -91,25 +98,25 @@ class Importer:
             if not request.dry_run:
                 finish_writing(self._home, repo)
             found = self._propose(request)
-            if request.dry_run or not found.modules:
-                data = replace(found.data, reason="dry_run" if request.dry_run else "no_changes")
-                return Envelope.of(name, data, found.warnings)
+            if request.dry_run:
+                return Envelope.of(name, replace(found.data, reason="dry_run"), found.warnings)
+            if not found.modules:
+                if found.text is not None and not is_known(self._home, found.left_out):
+                    with locked(self._home, LOCK_TIMEOUT_S):
+                        remember(self._home, found.left_out, found.imported)
+                return _unchanged(name, found)
             if confirm is not None and not confirm(found.data, found.warnings):
                 return Envelope.of(name, replace(found.data, reason="aborted"), found.warnings)
             with locked(self._home, LOCK_TIMEOUT_S):
                 found = self._propose(request)
                 if not found.modules:  # another import was faster
-                    data = replace(found.data, reason="no_changes")
-                    return Envelope.of(name, data, found.warnings)
+                    return _unchanged(name, found)
                 _write(repo, found)
+                remember(self._home, found.left_out, found.imported)
             asked = Request(request.repo)
             apply = call(asked, "deploy_apply", "deploy", "--apply", yes=True)
             data = replace(found.data, applied=True, plan=self._plan(asked), next_actions=[apply])
             return Envelope.of(name, data, found.warnings)
-
-    def count(self, repo: str | None = None) -> int:
-        """How many modules an import would make."""
-        return len(self._propose(ImportRequest(repo)).modules)
 
     def _propose(self, request: ImportRequest) -> _Proposal:
         unknown = [name for name in request.targets if name not in NAMES]
@@ -127,7 +134,7 @@ class Importer:
                 warnings.append(f"there is no project, so its files are left out: {why}")
             manifest = _load(repo)
             pack = Pack(manifest, project, machine_id(self._home))
-            seen = self._scan(request, pack, project)
+            seen, others = self._scan(request, pack, project)
             desired = self._workspace(plain, cache).desired() if manifest else None
         usable = [i for i in seen.items if desired is None or i.target not in desired.failed]
         new, already, mine = _sort_out(usable, _written(desired) if desired else {})
@@ -142,12 +149,13 @@ class Importer:
             pack.module_ids,
         )
         rest = [SkippedRow(each.item.path, each.item.kind, each.reason) for each in blocked]
-        skipped = [*seen.skipped, *mine, *rest, *imports_of(seen.items, self._home.user)]
+        taken_in = imports_of(seen.items, self._home.user)
+        skipped = [*seen.skipped, *others.skipped, *mine, *rest, *taken_in]
         data = ImportData(
             applied=False,
             modules=[_row(module) for module in modules],
             skipped=skipped,
-            secrets=seen.secrets,
+            secrets=[*seen.secrets, *others.secrets],
             already=already,
             repo=str(repo),
         )
@@ -155,9 +163,14 @@ class Importer:
         text = _text(repo) if manifest else None
         # Without places: the files are where the environment says, and go back there.
         new_text = edited(text or new_manifest(with_places=False), edit) if modules else text or ""
-        return _Proposal(modules, edit, text, new_text, data, (*warnings, *nearly_equal(admitted)))
+        left = tuple(row.path for row in (*seen.skipped, *rest))
+        warnings += nearly_equal(admitted)
+        return _Proposal(modules, edit, text, new_text, data, tuple(warnings), left)
 
-    def _scan(self, request: ImportRequest, pack: Pack, project: Project | None) -> Found:
+    def _scan(
+        self, request: ImportRequest, pack: Pack, project: Project | None
+    ) -> tuple[Found, Found]:
+        """What is in the places that a pack writes, and what is elsewhere."""
         targets = request.targets or NAMES
         configured = pack.configured
         looked_at = list(places(self._home, project, configured, targets, request.scopes))
@@ -170,8 +183,11 @@ class Importer:
         }
         root = project.root if project else ""
         where = Where(self._home, root, user_dirs, targets, request.scopes)
-        others = elsewhere(where, looked_at, seen)
-        return Found(seen.items, seen.skipped + others.skipped, seen.secrets + others.secrets)
+        return seen, elsewhere(where, looked_at, seen)
+
+
+def _unchanged(name: str, found: _Proposal) -> Envelope[ImportData]:
+    return Envelope.of(name, replace(found.data, reason="no_changes"), found.warnings)
 
 
 def _load(repo: Path) -> Manifest | None:
@@ -217,8 +233,8 @@ def _sort_out(items: Iterable[Item], written: Written) -> tuple[list[Item], int,
         SkippedRow(
             item.path,
             item.kind,
-            f"{ids} of the pack goes there, with another text;"
-            " `fleet-agentpack keep` brings yours into the pack",
+            f"{ids} of the pack goes there, with another text; `fleet-agentpack keep` brings yours"
+            " into it, `fleet-agentpack remove` and another import make yours a module of its own",
         )
         for item, ids, same in clashes.values()
         if not same

@@ -15,6 +15,9 @@ from fleet_agentpack.deploy.model import MANIFEST_PREFIX
 
 DEEPEST = 12
 _CLOSED = "it cannot be read"
+_HIDDEN = {".DS_Store": "a cache"} | dict.fromkeys(
+    (".git", ".gitattributes", ".gitignore", ".gitkeep"), "git's own"
+)
 
 
 def scan(places: Iterable[Place], user: Path) -> Found:
@@ -66,10 +69,10 @@ def _listed(place: Place, skipped: list[SkippedRow]) -> Iterator[tuple[str, str]
         fits = is_directory if wants_directories else base.endswith(reading.pattern)
         if fits and not base.startswith("."):
             yield path, name
-        elif not base.startswith((MANIFEST_PREFIX, ".DS_Store")) and not reading.is_second_choice:
+        elif not base.startswith(MANIFEST_PREFIX) and not reading.is_second_choice:
             reason = f"not {what}, which is what belongs here"
             if base.startswith("."):
-                reason = "hidden, so it is the program's own"
+                reason = _HIDDEN.get(base, "hidden, so it is the program's own")
             elif is_directory and not _can_enter(path):
                 reason = _CLOSED
             skipped.append(SkippedRow(path, place.area.takes, reason))

@@ -34,6 +34,14 @@ _REFERENCE = re.compile(
     r"|change-?me|redacted|dummy|sample",
     re.IGNORECASE,
 )
+# Keys whose values are the names of variables, as Codex has them.
+_OF_VARIABLES = re.compile(r"(?:\A|_)env_(?:keys?|vars?|http_headers)\Z", re.IGNORECASE)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# What a server is given; long values that look random are named, whatever their key.
+_HANDED_ON = frozenset({"env", "headers", "http_headers"})
+_RANDOM = re.compile(
+    r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9][A-Za-z0-9_+/=.-]{19,}\Z|[0-9a-f]{32,}\Z"
+)
 _PLAIN_WORDS = re.compile(r"[A-Za-z]+(?:[._-][A-Za-z]+)*[0-9]{0,4}\Z|[a-z]+(?:_[a-z0-9]+)+\Z")
 _PATH = re.compile(r"(?:~|\.{1,2})?/")
 _FLAG = re.compile(r"--?[A-Za-z][\w-]*\Z")
@@ -51,7 +59,9 @@ _SECRET_FILES = (
     ".netrc",
     ".pgpass",
     "credentials.json",
-    ".credentials.json",
+    "*[._-]credentials.json",
+    "*oauth[_-]creds.json",
+    "*oauth-tokens.json",
 )
 _TEMPLATES = (".example", ".sample", ".template", ".dist", ".tpl")
 
@@ -87,8 +97,16 @@ def secret_keys(data: object, place: tuple[str, ...] = ()) -> Iterator[str]:
             else:
                 yield from secret_keys(value, (*place, str(number)))
             before = value if isinstance(value, str) else ""
-    elif isinstance(data, str) and place and _is_secret(place[-1], data):
+    elif isinstance(data, str) and place and _is_secret_at(place, data):
         yield ".".join(place)
+
+
+def _is_secret_at(place: tuple[str, ...], value: str) -> bool:
+    names_a_variable = any(map(_OF_VARIABLES.search, place[-2:])) and _VARIABLE.match(value)
+    if names_a_variable:
+        return _is_secret("", value)
+    is_handed_on = not _HANDED_ON.isdisjoint(place[-2:-1])
+    return _is_secret(place[-1], value) or (is_handed_on and bool(_RANDOM.match(value)))
 
 
 def _secrets_in(text: str) -> Iterator[tuple[int, str]]:

@@ -14,16 +14,19 @@ from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.keyed_edit import jsonc
 
 SERVERS = "a pack cannot hold MCP servers; `fleet-agentpack connect` adds this server to a tool"
+HOOK = "a pack cannot hold hooks"
 _SETTING = "a pack cannot hold settings"
 _STATE = "its program keeps its own state in it"
 _CREDENTIALS = "it holds credentials"
 
 Kinds = Mapping[str, tuple[str, str]]  # key → what each entry is, and why it stays
 _MCP: Kinds = {"mcpServers": ("MCP server", SERVERS)}
-_CODEX: Kinds = {"mcp_servers": ("MCP server", SERVERS)}
+_HOOKS: Kinds = {"hooks": ("hook", HOOK)}
+_CODEX: Kinds = {"mcp_servers": ("MCP server", SERVERS), **_HOOKS}
+_GEMINI: Kinds = {**_MCP, **_HOOKS}
 _VSCODE: Kinds = {"servers": ("MCP server", SERVERS)}
 _CLAUDE: Kinds = {
-    "hooks": ("hook", "a pack cannot hold hooks"),
+    **_HOOKS,
     "permissions": ("permissions", "a pack cannot hold permissions"),
     "enabledPlugins": ("plugins", "Claude Code owns what it installs"),
     **_MCP,
@@ -39,7 +42,10 @@ class SettingsFile:
     path: str
     kinds: Kinds
     rest: str = ""  # one reason for all other keys; without it, each is named
+    about: tuple[str, ...] = ()  # how the keys start that are meant, where most are about others
 
+
+_COPILOT = ("chat.", "github.copilot.")
 
 FILES = (
     SettingsFile("claude_code", "user", ".claude.json", _MCP, _STATE),
@@ -57,9 +63,12 @@ FILES = (
     SettingsFile("vscode", "user", ".config/Code/User/mcp.json", _VSCODE),
     SettingsFile("vscode", "user", "Library/Application Support/Code/User/mcp.json", _VSCODE),
     SettingsFile("vscode", "project", ".vscode/mcp.json", _VSCODE),
-    SettingsFile("gemini", "user", "settings.json", _MCP),
+    SettingsFile("vscode", "user", ".config/Code/User/settings.json", {}, about=_COPILOT),
+    SettingsFile("vscode", "project", ".vscode/settings.json", {}, about=_COPILOT),
+    SettingsFile("vscode", "user", ".copilot/mcp-config.json", _MCP),
+    SettingsFile("gemini", "user", "settings.json", _GEMINI),
     SettingsFile("gemini", "user", "oauth_creds.json", {}, _CREDENTIALS),
-    SettingsFile("gemini", "project", ".gemini/settings.json", _MCP),
+    SettingsFile("gemini", "project", ".gemini/settings.json", _GEMINI),
 )
 
 
@@ -78,6 +87,8 @@ def look_into(
         return [SkippedRow(str(path), "settings", "it cannot be parsed")], []
     if not isinstance(data, Mapping):
         return [SkippedRow(str(path), "settings", "it cannot be parsed")], []
+    if file.about:
+        data = {key: value for key, value in data.items() if str(key).startswith(file.about)}
     named = [*_rows(data, file), *_of_project(data, project, file)]
     skipped = [SkippedRow(str(path), what, reason) for what, reason in named]
     return skipped, [SecretRow(str(path), place) for place in secret_keys(data)]
@@ -86,7 +97,7 @@ def look_into(
 def _rows(data: Mapping[str, object], file: SettingsFile) -> Iterator[tuple[str, str]]:
     for key, (what, reason) in file.kinds.items():
         value = data.get(key)
-        if isinstance(value, Mapping) and what == "MCP server":
+        if isinstance(value, Mapping) and what in ("MCP server", "hook"):
             yield from ((f"{what} {name}", reason) for name in sorted(value))
         elif value:
             yield what, reason

@@ -14,6 +14,7 @@ from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError, naming
+from fleet_agentpack.deploy.following import Following
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.importing.secrets import adds_secret
 from fleet_agentpack.deploy.keeping.destinations import (
@@ -33,6 +34,7 @@ from fleet_agentpack.deploy.repo_write import finish_writing, write_together
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.results import Envelope
 from fleet_agentpack.deploy.running import locked
+from fleet_agentpack.deploy.same_place import is_at
 from fleet_agentpack.deploy.trees import Tree
 from fleet_agentpack.deploy.validate import validate
 from fleet_agentpack.deploy.workspace import Workspace
@@ -73,10 +75,10 @@ class _Proposal:
     data: KeepData
     conflicts: Mapping[str, bytes]  # texts with markers, by where they are put
     described: Mapping[str, bytes]  # what new overlays say about themselves
-    # Files that a deploy may write then: their text is in the pack, but for blank lines that
-    # belong to no module.
-    following: frozenset[str]
-    is_current: bool  # whether nothing of other modules is waiting to be deployed
+    # What is deployed then. The text of its files is in the pack, but for blank lines that belong
+    # to no module.
+    following: Following
+    something_waits: bool  # whether more of the pack is to be deployed than what follows
 
     @property
     def files(self) -> dict[str, tuple[bytes, bool]]:
@@ -102,7 +104,7 @@ class Keeper:
         caches: Caches,
         propose: Propose,
         deployed: Callable[[str], bytes | None],
-        deploy: Callable[[Request, Collection[str]], Sequence[str]],
+        deploy: Callable[[Request, Following], Sequence[str]],
     ) -> None:
         """`deployed` has contents by their hash; `deploy` names the files that it changed."""
         self._home = home
@@ -121,7 +123,7 @@ class Keeper:
             if request.dry_run:
                 return Envelope.of("keep", replace(found.data, reason="dry_run"))
             self._put_aside(found)
-            if not found.following or found.data.conflicts:
+            if not found.following.paths or found.data.conflicts:
                 return Envelope.of("keep", replace(found.data, reason="no_changes"))
             if confirm is not None and not confirm(found.data):
                 return Envelope.of("keep", replace(found.data, reason="aborted"))
@@ -133,9 +135,9 @@ class Keeper:
                     write_together(repo, found.files)
             # The record then has the edited text as what was deployed, and other files that
             # are made from the same modules follow.
-            updated = self._deploy(request.asked, found.following) if found.is_current else ()
+            updated = self._deploy(request.asked, found.following)
             data = replace(found.data, applied=True, updated=updated)
-            if not found.is_current:
+            if found.something_waits:
                 apply = call(request.asked, "deploy_apply", "deploy", "--apply", yes=True)
                 data = replace(data, next_actions=[apply])
             return Envelope.of("keep", data)
@@ -169,16 +171,11 @@ class Keeper:
                     conflicts.append(ConflictRow(change.path, ids, str(error), copy))
             described = self._described(found.workspace, writes.values())
         data = KeepData(applied=False, kept=kept, conflicts=conflicts)
-        of_kept = {row.module_id for row in kept}
-        waiting = [
-            each
-            for each in found.plan.changes
-            if each not in changes
-            and (each.edited_by_hand or each.adopts or not of_kept.issuperset(each.module_ids))
-        ]
+        of_kept = frozenset(row.module_id for row in kept)
         edited = {row.path for row in kept} | as_before
-        following = frozenset(edited | _same_as_found(found, of_kept))
-        return _Proposal(list(writes.values()), data, marked, described, following, not waiting)
+        following = Following(frozenset(edited | _same_as_found(found, of_kept)), of_kept)
+        waits = any(not following.covers(change) for change in found.plan.changes)
+        return _Proposal(list(writes.values()), data, marked, described, following, waits)
 
     def _chosen(self, found: Proposal, paths: Sequence[str]) -> list[Change]:
         """The edited files, or those that are named: there, also files that were there before."""
@@ -187,13 +184,9 @@ class Keeper:
             return edited
         places = [os.path.normpath(self._home.paths.resolve(path)) for path in paths]
         candidates = [*edited, *(each for each in found.plan.adopted if each not in edited)]
-        chosen = [
-            change
-            for change in candidates
-            if any(change.path == place or change.path.startswith(f"{place}/") for place in places)
-        ]
+        chosen = [each for each in candidates if any(is_at(each.path, place) for place in places)]
         for place in places:
-            if not any(c.path == place or c.path.startswith(f"{place}/") for c in chosen):
+            if not any(is_at(change.path, place) for change in chosen):
                 raise DeployError.because(
                     "nothing_to_keep",
                     f"{place} has no edit to keep: it is as it was deployed, or not of the pack",
@@ -239,7 +232,7 @@ class Keeper:
         try:
             merged = merge(self._home, base, edited, output.blob.read())
         except DeployError as error:
-            raise _ConflictError(f"the pack has changed too, and it {error.message}") from error
+            raise _ConflictError(f"the pack has changed too; {error.message}") from error
         if merged.conflicts:
             raise _ConflictError("the pack has changed the same lines", merged.data)
         return merged.data
@@ -285,10 +278,21 @@ class Keeper:
 
 def _check(module: Module, tree: Tree, part: Part) -> None:
     """A module that no tool could take any more would stand in the way of all others."""
+    was_text = module.type == "instructions" and _is_text(tree[part.name].read())
+    if was_text and not _is_text(part.data):
+        raise _ConflictError("the edit is not UTF-8 text")
     try:
         validate(module, {**tree, part.name: Blob.of(part.data)})
     except DeployError as error:
         raise _ConflictError(f"with this edit, {error.message}") from error
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _same_as_found(found: Proposal, module_ids: Collection[str]) -> set[str]:

@@ -33,5 +33,5 @@ def merge(home: Home, base: bytes, edited: bytes, pack: bytes) -> Merged:
         labels = [word for label in ("edited", "deployed", "the pack") for word in ("-L", label)]
         done = git(home, scratch, "merge-file", "-p", "--diff3", *labels, *names, ceiling=scratch)
         if done.status < 0 or done.status > _MOST_CONFLICTS:  # not text, for example
-            raise DeployError.because("merge_failed", f"cannot be merged: {done.complaint}")
+            raise DeployError.because("merge_failed", f"the two cannot be merged: {done.complaint}")
         return Merged(done.stdout, done.status)

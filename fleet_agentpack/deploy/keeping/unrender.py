@@ -44,15 +44,16 @@ def parts_of(output: Output, trees: Mapping[str, Tree], data: bytes) -> list[Par
         return _sections(module_ids, trees, data)
     module_id = module_ids[0]
     tree = trees[module_id]
-    if INSTRUCTIONS not in tree:
-        return [Part(module_id, _same_file(output, tree), data)]
-    if output.path.endswith(".mdc"):
+    if INSTRUCTIONS in tree and output.path.endswith(".mdc"):
         return [_rule(module_id, tree, data)]
-    return [Part(module_id, INSTRUCTIONS, data)]
+    return [Part(module_id, file_of(output, tree), data)]
 
 
-def _same_file(output: Output, tree: Tree) -> str:
-    """The file of a module that was copied: the one that the path ends with."""
+def file_of(output: Output, tree: Tree) -> str:
+    """The file of a module that a deployed one is made from. Raises `CannotSplitError`."""
+    if INSTRUCTIONS in tree:
+        return INSTRUCTIONS
+    # It was copied, so the path ends with its name.
     fitting = [name for name in tree if output.path.endswith(f"/{name}")]
     if fitting:
         return max(fitting, key=len)
