@@ -86,6 +86,12 @@ class LocalFleet:
         await self.fleet.start(name, task)
         return await self.ended(name)
 
+    def output(self, name: str) -> str:
+        """What the program of the newest task has printed so far."""
+        folder = self.settings.directories.state / "agents" / name
+        task = (folder / "current").read_text()
+        return (folder / "tasks" / task / "output").read_text()
+
     def heard(self, name: str) -> list[dict[str, Any]]:
         """What the program was told in each task, oldest first."""
         folders = self.settings.directories.state / "agents" / name / "tasks"

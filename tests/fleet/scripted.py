@@ -5,8 +5,9 @@ decides:  `sleep N …`, `fail …` (is_error), `crash N` (exit status), `write 
 (ignores interrupts), `spawn` (leaves a child behind; `spawn stubborn` one that ignores them),
 `sh COMMAND` (its output is the result), `spend A B` (reports these costs, then goes on),
 `denied A B` (was not allowed to run them), `ask QUESTION` (as its last words), `choose QUESTION`
-(with Claude Code's tool for that, which nobody answers), `mute` (ends before it says anything),
-anything else is simply done. It prints JSON lines as Claude Code does.
+(with Claude Code's tool for that, which nobody answers), `report TEXT` (says it and goes on),
+`mute` (ends before it says anything), anything else is simply done. It prints JSON lines as Claude
+Code does.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ def main() -> int:
         time.sleep(60)
     if words[:1] == ["spawn"]:
         subprocess.Popen([sys.executable, "-c", STUBBORN if words[1:] else CHILD])
+        time.sleep(60)
+    if words[:1] == ["report"]:
+        said = {"type": "text", "text": task[7:]}
+        say(type="assistant", message={"content": [said]})
         time.sleep(60)
     if words[:1] == ["sleep"]:
         time.sleep(float(words[1]))

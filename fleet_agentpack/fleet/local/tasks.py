@@ -27,7 +27,8 @@ from fleet_agentpack.fleet.local.processes import (
     end_marked,
     signal_target,
 )
-from fleet_agentpack.fleet.local.stream import ProgramResult, Reading, Stream
+from fleet_agentpack.fleet.local.stream import ProgramResult, Reading
+from fleet_agentpack.fleet.local.streams import Streams
 from fleet_agentpack.fleet.models import Episode, Message, shorten
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.process import run
@@ -93,6 +94,7 @@ class Launch:
     owned: list[str] = field(default_factory=list)  # what the agent may change of the sandbox
     places: str | None = None  # where it waits for a place, if there is none yet
     places_count: int = 0
+    ledger: str = ""  # where what was read of its output is recorded
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,9 @@ class Exit:
 class TaskFolder:
     """One task's files."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, streams: Streams) -> None:
         self.path = path
+        self._streams = streams
 
     def prepare(self, record: TaskRecord, launch: Launch, prompt: str) -> int:
         """Write down a task before anything of it runs; returns its lock, which is held."""
@@ -183,7 +186,7 @@ class TaskFolder:
         began = target.at if target and target.at else record.at
         episode = Episode(record.id, datetime.fromtimestamp(began, UTC), record.description)
         if self.running:
-            return episode
+            return replace(episode, progress=self.result().progress or "")
         ended = self.ended
         closed_at = datetime.fromtimestamp(ended.at if ended else self._last_sign(), UTC)
         if (self.path / "interrupted").exists():
@@ -203,20 +206,22 @@ class TaskFolder:
         """What the program itself reported; its output is read once, and no further than needed."""
         record = self.record
         readings: Sequence[Reading] = record.readings if record else ()
-        stream = Stream.load(self.path / "stream.json")
-        if stream.advance(self.path / "output", readings, ended=not self.running):
-            with suppress(OSError):
-                stream.save(self.path / "stream.json")
+        stream = self._streams.load(self.path.name)
+        if not stream.whole and stream.advance(
+            self.path / "output", readings, ended=not self.running
+        ):
+            self._streams.save(self.path.name, stream)
         return stream.result
 
     def read_to_the_end(self) -> None:
         """Read what is left of the output, once there will be no more."""
-        record, stream = self.record, Stream.load(self.path / "stream.json")
+        record, stream = self.record, self._streams.load(self.path.name)
         stream.advance(self.path / "output", record.readings if record else (), ended=True)
         if record and record.denied_in_errors:
             for denied in re.findall(record.denied_in_errors, self._tail("errors", MAX_LOG)):
                 stream.deny(f"Bash: {shorten(denied)}")
-        stream.save(self.path / "stream.json")
+        stream.whole = True
+        self._streams.save(self.path.name, stream)
 
     @property
     def question(self) -> str | None:
