@@ -6,6 +6,7 @@ decides:  `sleep N …`, `fail …` (is_error), `crash N` (exit status), `write 
 `sh COMMAND` (its output is the result), `spend A B` (reports these costs, then goes on),
 `denied A B` (was not allowed to run them), `ask QUESTION` (as its last words), `choose QUESTION`
 (with Claude Code's tool for that, which nobody answers), `report TEXT` (says it and goes on),
+`babble N` (says as many things, and as many errors; after each it waits for a file `heard-NUMBER`),
 `mute` (ends before it says anything), anything else is simply done. It prints JSON lines as Claude
 Code does.
 """
@@ -61,6 +62,13 @@ def main() -> int:
         said = {"type": "text", "text": task[7:]}
         say(type="assistant", message={"content": [said]})
         time.sleep(60)
+    if words[:1] == ["babble"]:
+        for number in range(int(words[1])):
+            print(f"error {number}.", file=sys.stderr, flush=True)
+            said = {"type": "text", "text": f"I say {number}."}
+            say(type="assistant", message={"content": [said]})
+            while not Path(f"heard-{number}").exists():
+                time.sleep(0.02)
     if words[:1] == ["sleep"]:
         time.sleep(float(words[1]))
     if words[:1] == ["spend"]:

@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -256,12 +256,24 @@ class TaskFolder:
         end_marked(TASK_VARIABLE, self.path.name, self._target())
 
     def messages(self) -> list[Message]:
-        """The lines of the task's output and errors."""
-        return [
-            Message(who, line)
-            for who in ("output", "errors")
-            for line in self._tail(who, MAX_LOG).splitlines()
-        ]
+        """The lines of the task's output and errors, the newest of very many."""
+        return [message for who in ("output", "errors") for message in self._lines(who)]
+
+    def _lines(self, name: str) -> Iterator[Message]:
+        try:
+            with (self.path / name).open("rb") as stream:
+                at = max(0, stream.seek(0, os.SEEK_END) - MAX_LOG)
+                stream.seek(at)
+                if at:  # in the middle of a line
+                    at += len(stream.readline())
+                for line in stream:
+                    text = line.decode("utf-8", "replace").strip()
+                    if text:
+                        key = f"{self.path.name}:{name}:{at}"
+                        yield Message(name, text, None, key, not line.endswith(b"\n"))
+                    at += len(line)
+        except OSError:
+            return
 
     def _failed(self, result: ProgramResult, ended: Exit | None) -> bool:
         """Whether it failed: by its own word or end, or since nothing came of what was denied."""
