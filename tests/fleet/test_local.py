@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -643,3 +644,38 @@ def gone(pid: int) -> bool:
     except FileNotFoundError:  # no /proc on this system
         return False
     return state == "Z"
+
+
+@pytest.mark.parametrize("last", ["it ended", "the machine was restarted"])
+async def test_a_program_that_has_the_number_of_an_old_one_is_left_alone(
+    local: LocalFleet, last: str
+) -> None:
+    await local.create("papi")
+    await local.work("papi", "go")
+    [task] = (local.settings.directories.state / "agents/papi/tasks").iterdir()
+    at = time.time()
+    if last == "the machine was restarted":
+        (task / "outcome.json").unlink()
+        at = 1.0
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        (task / "process.json").write_text(json.dumps({"pid": stranger.pid, "at": at}))
+        await local.fleet.delete("papi")
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+async def test_a_start_that_takes_too_long_leaves_nothing_running(
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await local.create("papi")
+    hang = "import os, time\nif os.fork(): os._exit(0)\nos.setsid(); time.sleep(60)\n"
+    with monkeypatch.context() as slow:
+        slow.setattr(local_tasks, "_BOOT", hang)
+        slow.setattr(local_tasks, "START_S", 1.0)
+        with pytest.raises(FleetError, match="did not start within"):
+            await local.fleet.start("papi", "go")
+    assert (await local.fleet.history("papi")).total_count == 0
+    assert (await local.work("papi", "go")).status == "completed"

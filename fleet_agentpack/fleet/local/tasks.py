@@ -25,6 +25,7 @@ from fleet_agentpack.fleet.local.processes import (
     TASK_VARIABLE,
     Target,
     end_marked,
+    is_of_this_boot,
     signal_target,
 )
 from fleet_agentpack.fleet.local.stream import ProgramResult, Reading
@@ -137,13 +138,18 @@ class TaskFolder:
         """
         inherited = [lock] if place is None else [lock, place]
         argv = [sys.executable, "-I", "-c", _BOOT, str(_ROOT), str(self.path)]
-        done = run(
-            [*argv, *map(str, inherited)],
-            env={**environ, TASK_VARIABLE: self.path.name},
-            cwd=Path(launch.directory),
-            timeout_s=START_S,
-            pass_fds=inherited,
-        )
+        try:
+            done = run(
+                [*argv, *map(str, inherited)],
+                env={**environ, TASK_VARIABLE: self.path.name},
+                cwd=Path(launch.directory),
+                timeout_s=START_S,
+                pass_fds=inherited,
+            )
+        except TimeoutError as error:
+            self.end_left_overs()
+            told = f"{launch.command[0]} did not start within {START_S:g} s."
+            raise FleetError.unavailable(told) from error
         if done.text not in ("started", "waiting"):
             raise FleetError.unavailable(
                 f"{launch.command[0]} could not be started: {done.text or done.complaint}"
@@ -252,8 +258,13 @@ class TaskFolder:
         self.end_left_overs()
 
     def end_left_overs(self) -> None:
-        """End what the program left behind."""
-        end_marked(TASK_VARIABLE, self.path.name, self._target())
+        """End what the program left behind.
+
+        Its number may be another program's by now, once its end is recorded or after a restart.
+        """
+        target = self._target()
+        is_known = target is not None and self.ended is None and is_of_this_boot(target.at)
+        end_marked(TASK_VARIABLE, self.path.name, target if is_known else None)
 
     def messages(self) -> list[Message]:
         """The lines of the task's output and errors, the newest of very many."""
