@@ -50,7 +50,8 @@ def main(folder_name: str, lock_number: str, place_number: str = "") -> None:
     try:
         child = start(folder, launch, lock)
     except OSError as error:
-        finish(folder, None, str(error))
+        with suppress(OSError):  # the disk may be full
+            finish(folder, None, str(error))
         tell(str(error))
         return
     tell("started")

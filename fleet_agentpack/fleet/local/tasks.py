@@ -44,6 +44,7 @@ POLL_S = 0.05
 MAX_LOG = 1_000_000
 LOST = "The process ended without recording how; it may have been killed."
 NO_TURN = "It waited for its turn, and what waited for it was killed."
+STOPPED = "The task was stopped before it began."
 NEVER_STARTED = "The server ended before the program was started."
 _ROOT = Path(fleet_agentpack.__file__).parents[1]
 _BOOT = (
@@ -117,8 +118,14 @@ class TaskFolder:
         self._streams = streams
 
     def prepare(self, record: TaskRecord, launch: Launch, prompt: str) -> int:
-        """Write down a task before anything of it runs; returns its lock, which is held."""
-        self.path.mkdir(parents=True, mode=0o700)
+        """Write down a task before anything of it runs; returns its lock, which is held.
+
+        Raises 409 for one that was stopped meanwhile: only a stop writes here before.
+        """
+        try:
+            self.path.mkdir(parents=True, mode=0o700)
+        except FileExistsError as error:
+            raise FleetError.conflict(STOPPED) from error
         lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if launch.places:
@@ -150,10 +157,11 @@ class TaskFolder:
             self.end_left_overs()
             told = f"{launch.command[0]} did not start within {START_S:g} s."
             raise FleetError.unavailable(told) from error
+        if done.text not in ("started", "waiting") and (self.path / "interrupted").exists():
+            raise FleetError.conflict(STOPPED)
         if done.text not in ("started", "waiting"):
-            raise FleetError.unavailable(
-                f"{launch.command[0]} could not be started: {done.text or done.complaint}"
-            )
+            why = done.text or (done.complaint.splitlines() or ["it ended at once"])[-1]
+            raise FleetError.unavailable(f"{launch.command[0]} could not be started: {why}")
 
     @property
     def record(self) -> TaskRecord | None:
