@@ -61,6 +61,16 @@ def test_a_token_is_asked_for_and_never_shown() -> None:
         assert TOKEN.encode() not in server.output
 
 
+def test_neither_the_project_nor_the_environment_steers_the_library(work: Path) -> None:
+    (work / ".env").write_text("FASTMCP_LOG_LEVEL=LOUD\nFASTMCP_HOST=0.0.0.0\n")
+    with Http(FLEET_AGENTPACK_TOKEN=TOKEN, FASTMCP_LOG_LEVEL="LOUD") as server:
+        assert server.request(initialize())[0] == 401
+        assert server.request(initialize(), Authorization="Bearer wrong")[0] == 401
+        server.end()
+        listens, *more = server.output.decode().strip().splitlines()
+        assert "listens on http://127.0.0.1:" in listens and more == []
+
+
 @pytest.mark.parametrize(
     ("options", "needs"),
     [
