@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     initialize,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -78,18 +77,22 @@ class World(Person):
     def second_project(self, adopt: bool) -> None:
         self._deploy("first", "other", adopt=adopt)
 
-    @precondition(lambda self: self.last is not None)
+    # No rule has a precondition: whether a kill hit or came too late depends on the machine, and
+    # which rules there are must not.
+
     @rule(by_id=st.booleans())
     def undo(self, by_id: bool) -> None:
-        assert self.last is not None
+        if self.last is None:
+            return
         words = _undoing(self.last) if by_id else ("undo", "--yes")
         self._run(words, self.now.undo(self.last))
         self.history = [each for each in self.history if each is not self.last]
         self.last = None
 
-    @precondition(lambda self: self.history)
     @rule(number=number)
     def rollback(self, number: int) -> None:
+        if not self.history:
+            return
         to = self.history[number % len(self.history)]
         self._run(("rollback", "--to", to.snapshot_id, "--yes"), self.now.rollback(to))
         self.last = None
