@@ -26,7 +26,7 @@ from fleet_agentpack.enact.backends.container import Container
 from fleet_agentpack.enact.backends.dagger import Dagger
 from fleet_agentpack.enact.backends.job import DEFAULT_IMAGE, Backend, Job
 from fleet_agentpack.enact.config import ExecutionConfig
-from fleet_agentpack.enact.errors import PUBLISHER, EnactError, ask_user
+from fleet_agentpack.enact.errors import PUBLISHER, EnactError, ask_to_run, ask_user
 from fleet_agentpack.enact.network import covered
 from fleet_agentpack.enact.permissions import ANYWHERE, LONGEST_TIMEOUT_S, Bounds, Permissions
 from fleet_agentpack.enact.settings import EnactSettings
@@ -234,7 +234,7 @@ class Builds:
             return
         if is_fresh:
             refusal = _refusal(subject, error)
-            again = Action.command("tool", "build", row["tool"], text="to try again: {}")
+            again = ask_to_run("tool", "build", row["tool"], why="try again with")
             refusal.actions = (*refusal.actions, again)
             raise refusal
 
