@@ -192,6 +192,21 @@ def test_links_lead_nowhere_outside(forge: ForgeService, work: Path, home: Path)
     assert "secret.md: a symbolic link that points outside" in warnings[0]
 
 
+def test_a_programs_directory_that_is_a_link_stays_inside(
+    forge: ForgeService, work: Path, home: Path
+) -> None:
+    write(home, {"private/notes/secret.md": "Mine\n", "private/skills/x/SKILL.md": "---\n---\n"})
+    put(work / ".claude/skills/pdf/SKILL.md", programs.skill("pdf"))
+    (work / ".claude/commands").symlink_to(home / "private/notes")
+    (work / ".kiro").symlink_to(home / "private")
+    (work / ".agents").symlink_to(work / ".claude")
+    assert set(rows(forge, "tool")) == {"pdf"}
+    assert jsonable(forge.listing("tool"))["warnings"] == [
+        f"{each}: a symbolic link that points outside; left out"
+        for each in (".claude/commands", ".kiro/skills")
+    ]
+
+
 def test_a_linked_plugin_is_read_and_one_from_outside_is_named(
     forge: ForgeService, work: Path, home: Path
 ) -> None:

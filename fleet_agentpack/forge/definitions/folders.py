@@ -65,6 +65,7 @@ class _Survey:
     plugins: tuple[FoundPlugin, ...]
     folders: Mapping[Kind, tuple[DefinitionFolder, ...]]
     is_cut: bool = False
+    strays: tuple[Path, ...] = ()
 
 
 class Folders:
@@ -88,7 +89,8 @@ class Folders:
         """What was left out."""
         bases = [self._base(scope) for scope in self._scopes()]
         strays = [stray for base in bases for stray in linked_outside(base)]
-        shown = [self._directories.shown(each) for each in strays]
+        strays += [stray for scope in self._scopes() for stray in self._survey(scope).strays]
+        shown = [self._directories.shown(each) for each in dict.fromkeys(strays)]
         said = [f"{each}: a symbolic link that points outside; left out" for each in shown]
         if any(self._survey(scope).is_cut for scope in self._scopes()):
             said.append(f"Only the first {MOST_DIRECTORIES:,} directories were searched")
@@ -122,7 +124,7 @@ class Folders:
         if scope == "local":
             depends += [self._directories.project.parent / name for name in MARKETPLACES]
         searched = self.repository if scope == "local" else Repository()
-        survey = _Survey(plugins, folders, searched.is_cut)
+        survey = _Survey(plugins, folders, searched.is_cut, searched.strays)
         return survey, [*map(str, depends), *searched.looked_at]
 
     def _folders(

@@ -141,8 +141,10 @@ def _left_out(kind: Kind, alike: list[DefinitionFile], resolver: Resolver) -> li
 
 
 def _is_same(one: DefinitionFile, other: DefinitionFile) -> bool:
-    alike = one.stamp == other.stamp
-    return alike and os.path.realpath(one.location) == os.path.realpath(other.location)
+    try:
+        return os.path.samefile(one.location, other.location)  # noqa: PTH121 - thousands of them
+    except OSError:  # gone meanwhile
+        return False
 
 
 def _named(listed: Mapping[ListKey, IndexedDefinition | DefinitionRow]) -> Iterator[Listed]:

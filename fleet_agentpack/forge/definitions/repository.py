@@ -128,6 +128,7 @@ class Repository:
     collections: tuple[Collection, ...] = ()
     is_cut: bool = False  # whether parts of a very large project were not searched
     looked_at: tuple[str, ...] = ()  # a change in one of these directories may change the rest
+    strays: tuple[Path, ...] = ()  # links to directories outside of the project
 
 
 def look_through(root: Path, index: DefinitionIndex) -> Repository:
@@ -135,6 +136,7 @@ def look_through(root: Path, index: DefinitionIndex) -> Repository:
     plugins: list[Path] = []
     collections: list[Collection] = []
     looked_at: list[str] = []
+    strays: list[Path] = []
     waiting, last, seen = deque([(root, 0)]), deque[tuple[Path, int]](), 0
     while (waiting or last) and seen < MOST_DIRECTORIES:
         directory, depth = (waiting or last).popleft()
@@ -143,10 +145,11 @@ def look_through(root: Path, index: DefinitionIndex) -> Repository:
         hidden = hidden_directories(names.values())
         looked_at += [str(directory), *(f"{directory}/{name}" for name in hidden)]
         package = None if directory == root else directory.name
-        collections += [
-            Collection(kind, layout, inner, package, "place")
-            for inner, kind, layout in program_folders(directory, hidden)
-        ]
+        for inner, kind, layout in program_folders(directory, hidden):
+            if is_inside(inner, root):
+                collections.append(Collection(kind, layout, inner, package, "place"))
+            else:
+                strays.append(inner)
         is_plugin = _has_parts({*names}) and manifest_of(directory) is not None
         if is_plugin:
             plugins.append(directory)
@@ -168,7 +171,8 @@ def look_through(root: Path, index: DefinitionIndex) -> Repository:
             elif not part and depth < DEEPEST:
                 queue = last if name in _RETIRED_OR_SAMPLE else waiting
                 queue.append((directory / name, depth + 1))
-    return Repository(tuple(plugins), tuple(collections), bool(waiting or last), tuple(looked_at))
+    is_cut = bool(waiting or last)
+    return Repository(tuple(plugins), tuple(collections), is_cut, tuple(looked_at), tuple(strays))
 
 
 def hidden_directories(entries: Iterable[Entry]) -> list[str]:
