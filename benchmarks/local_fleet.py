@@ -11,6 +11,7 @@ Ends with status 1 if a bound was missed.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import statistics
@@ -18,14 +19,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fleet_agentpack.fleet.awaiting import wait_for
 from fleet_agentpack.fleet.engine import open_fleet
-from fleet_agentpack.fleet.local.stream import Stream
+from fleet_agentpack.fleet.ledger import Ledger
+from fleet_agentpack.fleet.local.streams import Streams
 from fleet_agentpack.fleet.service import FleetService, quiet
 from fleet_agentpack.settings import Settings
 from tests.fleet.local_fleet import CONFIG, repository
@@ -87,13 +89,14 @@ async def measure_at_once(fleet: FleetService, names: list[str]) -> bool:
 
 async def measure_list(settings: Settings) -> bool:
     """The list beside small and large logs, in turns; whether the bound holds."""
+    streams = Streams(Ledger(settings.directories.state / "fleet.db"))
     logs = sorted((settings.directories.state / "agents").rglob("output"))
     empty: list[float] = []
     large: list[float] = []
     for number in range(ROUNDS + 2):
         for size, kept in ((0, empty), (LARGE, large)):
             for path in logs:
-                resize(path, size)
+                resize(streams, path, size)
             taken = await listed(settings)
             if number >= 2:
                 kept.append(taken)
@@ -103,12 +106,13 @@ async def measure_list(settings: Settings) -> bool:
     return held("list beside large logs", with_large / with_empty, LIST_BOUND)
 
 
-def resize(log: Path, size: int) -> None:
+def resize(streams: Streams, log: Path, size: int) -> None:
     """Give a log another size, read to its end as it is when its task has ended."""
     os.truncate(log, size)
-    state = log.with_name("stream.json")
-    if state.exists():
-        replace(Stream.load(state), offset=size).save(state)
+    facts = json.dumps(asdict(replace(streams.load(log.parent.name), offset=size)))
+    with streams.ledger.writing() as db:
+        told = "UPDATE streams SET position = ?, facts = ? WHERE task_id = ?"
+        db.execute(told, [size, facts, log.parent.name])
 
 
 def held(what: str, ratio: float, bound: float) -> bool:

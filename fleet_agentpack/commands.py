@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "check roots and configuration; --all looks at every domain"),
     "lock": ("deploy", "pin git modules in the lockfile"),
     "fetch": ("deploy", "fetch locked git modules"),
-    "update": ("deploy", "lock and fetch; with module ids, move these to where their refs are"),
+    "update": ("deploy", "lock and fetch; with module ids, move these to their refs"),
     "outdated": ("deploy", "list git modules whose ref has moved"),
     "overlay": ("deploy", "change a module without editing it: list, path, edit, rebase"),
     "watch": ("deploy", "deploy what changes in the pack, and report drift, until Ctrl-C"),

@@ -42,6 +42,13 @@ def test_every_help_ends_with_an_example_that_is_right() -> None:
     assert seen > 60
 
 
+def test_every_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for parser in (cli.main_parser(), *every_parser()):
+        *lines, _example = parser.format_help().rstrip().splitlines()
+        assert [line for line in lines if len(line) > 80] == [], parser.prog
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -53,7 +60,7 @@ def test_every_help_ends_with_an_example_that_is_right() -> None:
         ("plan --taget=codex", "unrecognized arguments: --taget=codex; did you mean --target?"),
         ("rollback --too 5", "unrecognized arguments: --too; did you mean --to?"),
         ("fleet create a --projct p --spec s", "did you mean --project?"),
-        ("connect cluade", "argument client: invalid choice: 'cluade'; did you mean claude?"),
+        ("connect cluade", "argument CLIENT: invalid choice: 'cluade'; did you mean claude?"),
         ("connect zzz", "invalid choice: 'zzz'; choose from claude, codex, gemini"),
         ("completion basch", "did you mean bash?"),
         ("fleet", "fleet-agentpack fleet: needs a command: list, show, create"),

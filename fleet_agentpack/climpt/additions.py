@@ -14,7 +14,7 @@ from fleet_agentpack.climpt.profile import Profile
 from fleet_agentpack.climpt.project_files import (
     FOLDER,
     NAME,
-    NAME_HINT,
+    NAME_RULE,
     ProjectFiles,
     UnusableFileError,
     below,
@@ -71,7 +71,7 @@ def add(files: ProjectFiles, agent: str, command: NewCommand) -> Added:
     """Write a new command's files; no prompt that exists is changed. Raises `ClimptError`."""
     for name in (command.c1, command.c2, command.c3):
         if not NAME.fullmatch(name):
-            raise ClimptError("Cannot add", details=f"{name!r} cannot be a name", hint=NAME_HINT)
+            raise ClimptError("Cannot add", details=f"{name!r} cannot be a name", hint=NAME_RULE)
     files.registry_path(agent)  # a broken configuration is told before anything is written
     profile = NewProfile(agent, command.c1, command.c2, command.c3)
     texts = profile.texts(files)

@@ -13,6 +13,7 @@ from fleet_agentpack.climpt.results import Added, Checked, Description, Found, I
 from fleet_agentpack.climpt.service import files_of, open_climpt
 from fleet_agentpack.console.command import Commands, Console, Line
 from fleet_agentpack.console.parser import Parser
+from fleet_agentpack.console.row import Row
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint, Verbatim
 from fleet_agentpack.kit.errors import Problem
@@ -199,7 +200,9 @@ def _show_findings(done: Checked, paint: Paint) -> Iterator[Line]:
         rows = [[paint(each.path, "cyan"), each.problem] for each in done.findings]
         yield Table(["file", "problem"], rows)
     else:
-        yield f"{done.commandCount} commands; their prompts, the registry and the patterns agree."
+        number = done.commandCount
+        commands = "1 command" if number == 1 else f"{number} commands"
+        yield f"{commands}: the prompts, the registry and the patterns agree."
     if any(each.fixable for each in done.findings):
         yield f"Next: {program()} climpt check --write"
 
@@ -220,7 +223,7 @@ def _show_description(found: Description, paint: Paint) -> Iterator[Line]:
     yield paint(found.name, "bold", "cyan")
     for label, text in _facts(found):
         if text:
-            yield paint(f"  {label:<12}", "dim"), text
+            yield Row(paint(f"  {label:<12}", "dim"), text)
 
 
 def _facts(found: Description) -> Iterator[tuple[str, str]]:

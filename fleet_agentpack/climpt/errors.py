@@ -47,7 +47,9 @@ class ClimptError(AppError):
     @classmethod
     def invalid_arguments(cls, tool: str, problems: Sequence[Problem]) -> ClimptError:  # noqa: ARG003
         """The arguments of a call do not fit."""
-        return cls("Invalid arguments", details="; ".join(map(str, problems)))
+        error = cls("Invalid arguments", details="; ".join(map(str, problems)))
+        error.is_about_arguments = True
+        return error
 
     @classmethod
     def unexpected(cls, tool: str) -> ClimptError:

@@ -122,10 +122,10 @@ class OwnCommand:
         described = {"name": name, **{k: each for k, each in value.items() if k not in plain}}
         values = {"name": name, "scope": scope, "json": json.dumps(described)}
         words = [word.format(**values) for word in self.words]
-        return [*words[:-1], *_words(value)] if words[-1] == "*" else words
+        return [*words[:-1], *_arguments_of(value)] if words[-1] == "*" else words
 
 
-def _words(value: Mapping[str, object]) -> list[str]:
+def _arguments_of(value: Mapping[str, object]) -> list[str]:
     """What a client's own command takes for an entry: a command line, or an address."""
     match value:
         case {"url": str(url), "headers": Mapping() as headers}:

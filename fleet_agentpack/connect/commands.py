@@ -37,7 +37,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 def add(parser: Parser, name: str) -> None:  # noqa: ARG001
     """Add the arguments of `connect`."""
-    parser.add_argument("client", choices=CLIENTS, help="the MCP client on this machine")
+    parser.add_argument("client", metavar="CLIENT", choices=CLIENTS, help=", ".join(CLIENTS))
     parser.add_argument("--print", action="store_true", help="print what to do; write nothing")
     parser.add_argument("--remove", action="store_true", help="remove the entry")
     parser.add_argument("--all", action="store_true", help="serve every tool, whatever the client")

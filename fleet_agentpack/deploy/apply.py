@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 
 from fleet_agentpack.deploy import lockfile
 from fleet_agentpack.deploy.batch import Batch, Step
@@ -54,11 +56,15 @@ class Proposal:
         A link has the text of what it leads to, which may change without it.
         """
         records, links = self.survey.recorded.by_root, self.survey.links
+        desired = self.survey.desired
         return any(
-            (entry := records[output.root].files.get(output.path)) is not None
-            and entry.sha256 != output.blob.sha256
-            and output.path not in links
-            for output in self.survey.desired.all
+            (entry := known.get(path)) is not None
+            and entry.sha256 != outputs[path].blob.sha256
+            and path not in links
+            for target, outputs in desired.outputs.items()
+            for root, paths in desired.directories[target].values()
+            for known in [records[root].files]
+            for path in paths
         )
 
     @cached_property
@@ -101,8 +107,9 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     holders = proposal.workspace.holders(roots)
     outputs = survey.desired.in_order
     by_root: dict[Root, list[Output]] = {root: [] for root in roots}
-    for output in outputs:
-        by_root[output.root].append(output)
+    for root, found in groupby(outputs, attrgetter("root")):
+        by_root[root] += found
+    targets, paths, blobs = columns = _columns(outputs)
     steps = [_step(change, holders[change.root], survey) for change in plan.changes]
     record = proposal.workspace.ownership.record
     manifests = {
@@ -117,10 +124,8 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     snapshot = Snapshot(
         id=snapshot_id,
         created_at=created_at,
-        targets=tuple(sorted({output.root.target for output in outputs})),
-        managed_files=tuple(
-            ManagedFile(output.root.target, output.path, output.blob.sha256) for output in outputs
-        ),
+        targets=tuple(sorted(set(targets))),
+        managed_files=tuple(map(ManagedFile, targets, paths, [blob.sha256 for blob in blobs])),
         changes=(),
         lockfile_sha256=lockfile_sha256(proposal.workspace),
     )
@@ -129,19 +134,29 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
         pack.key,
         proposal.workspace.project_root,
         tuple(holders[root][1:] for root in roots),
-        modes={o.path: o.blob.mode for o in outputs if o.blob.executable or o.blob.private},
+        modes={
+            path: blob.mode
+            for path, blob in zip(paths, blobs, strict=True)
+            if blob.executable or blob.private
+        },
     )
     claims = taking.claims()
     return Batch(
         snapshot,
         steps,
-        [(output.root.target, output.path, output.blob) for output in outputs],
+        list(zip(*columns, strict=True)),
         event,
         lambda found, made: taking.record(record, found, claims, made, emptied, packs),
         claims,
         contents_of(claims, proposal.workspace.ownership),
         emptied,
     )
+
+
+def _columns(outputs: Sequence[Output]) -> tuple[list[str], list[str], list[Blob]]:
+    """The targets, paths and contents of outputs; there may be ten thousand."""
+    targets = [output.root.target for output in outputs]
+    return targets, [output.path for output in outputs], [output.blob for output in outputs]
 
 
 def _step(change: Change, holder: Holder, survey: Survey) -> Step:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fleet_agentpack.deploy.batch import Batch, Kept
 from fleet_agentpack.deploy.event import stored_kind
 from fleet_agentpack.deploy.model import copy_name
-from fleet_agentpack.deploy.snapshots import Snapshot, SnapshotStore
+from fleet_agentpack.deploy.snapshots import ManagedFile, Snapshot, SnapshotStore
 from fleet_agentpack.kit.disk import Disk
 
 MANY = 2000  # a snapshot of no more files than these has all its copies for good
@@ -60,15 +60,24 @@ def copies_of(batch: Batch, store: SnapshotStore) -> Copies:
     before = _last_deploy(store) if len(batch.kept) > MANY else None
     if before is None:
         return Copies(batch.kept)
-    left = {(file.target, file.path): file.sha256 for file in before.managed_files}
-    made = []
-    for target, path, blob in batch.kept:
-        if left.pop((target, path), "") != blob.sha256:
-            made.append((target, path, blob))
-    gone = {*left, *((root.target, root.manifest_path) for root in before.roots)}
+    old, new = _differing(before.managed_files, batch.snapshot.managed_files)
+    differ = {(file.target, file.path) for file in new - old}
+    made = [kept for kept in batch.kept if kept[:2] in differ]
+    gone = {(file.target, file.path) for file in old - new} - {kept[:2] for kept in made}
+    gone |= {(root.target, root.manifest_path) for root in before.roots}
     gone -= {(step.target, step.path) for step in batch.steps if step.is_manifest}
     source = str(store.directory(before.id) / _WHOLE)
     return Copies(made, source, [copy_name(*place) for place in sorted(gone)])
+
+
+def _differing(
+    old: Sequence[ManagedFile], new: Sequence[ManagedFile]
+) -> tuple[set[ManagedFile], set[ManagedFile]]:
+    """The files of both, without most of those that are the same; there are very many."""
+    if len(old) == len(new):
+        pairs = [(one, other) for one, other in zip(old, new, strict=True) if one != other]
+        old, new = [one for one, _ in pairs], [other for _, other in pairs]
+    return set(old), set(new)
 
 
 def _last_deploy(store: SnapshotStore) -> Snapshot | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError, both_ways
@@ -33,9 +33,14 @@ class Reader:
 
     def __init__(self, hashes: HashCache) -> None:
         self._hashes = hashes
-        self.looked_at: set[str] = set()
+        self._looked_at: list[Mapping[str, object]] = []
         self.links: dict[str, str] = {}  # links in the place of files, also those to nowhere
         self.directories: dict[str, os.stat_result] = {}  # the real ones below roots, as seen here
+
+    @property
+    def looked_at(self) -> set[str]:
+        """Every path that was looked at."""
+        return set().union(*self._looked_at)
 
     def state(self, path: str) -> FileState | None:
         """The state of the file at a path, with links followed. Raises `DeployError`."""
@@ -44,16 +49,18 @@ class Reader:
     def states(self, paths: Sequence[str]) -> dict[str, FileState | None]:
         """The states of many paths. Raises `DeployError`."""
         reads.files(paths)
-        found: dict[str, FileState | None] = {}
+        found: dict[str, FileState | None] = dict(self._hashes.unchanged(paths))
         look = self._hashes.look
-        for path in paths:
+        for path in paths if len(found) < len(paths) else ():
+            if path in found:
+                continue
             try:
                 found[path] = look(path)
             except FileNotFoundError:
                 found[path] = None
             except OSError as error:
                 found[path] = self._after_error(path, error)
-        self.looked_at.update(found)
+        self._looked_at.append(found)
         return found
 
     def _after_error(self, path: str, error: OSError) -> FileState | None:

@@ -14,7 +14,7 @@ import os
 import stat
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fleet_agentpack.deploy import reads
@@ -59,6 +59,30 @@ class HashCache:
                     reads.shared(path)
                 return known
         return self._learn(path)
+
+    def unchanged(self, paths: Iterable[str]) -> dict[str, FileState]:
+        """The states of those files that are known, and as they were; written for speed."""
+        known, lstat = self.entries.get, os.lstat
+        found = {}
+        for path in paths:
+            state = known(path)
+            if state is None:
+                continue
+            try:
+                seen = lstat(path)
+            except OSError:
+                continue
+            if state.stamp == (
+                seen.st_mtime_ns,
+                seen.st_ctime_ns,
+                seen.st_ino,
+                seen.st_size,
+                seen.st_dev,
+            ):
+                if seen.st_nlink > 1:
+                    reads.shared(path)
+                found[path] = state
+        return found
 
     def _learn(self, path: str) -> FileState:
         descriptor = os.open(path, _READ_PLAIN)

@@ -17,7 +17,7 @@ import msgspec
 from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.kit.disk import State
-from fleet_agentpack.kit.stamps import Remembered
+from fleet_agentpack.kit.parsed import Parsed
 
 VERSION = 1
 FILE_NAME = "record.json"
@@ -212,21 +212,19 @@ class RecordFile:
     """The stored record, read again only when it has changed."""
 
     path: Path
-    _last: Remembered[Record] = field(default_factory=Remembered)
+    last: Parsed[Record] = field(default_factory=Parsed)
 
     def load(self) -> Record:
         """The record; an empty one where there is none yet. Raises `DeployError`."""
         reads.at(self.path)
         try:
-            return self._last.get(self._read, self.path)
+            return self.last.get(self.path, self._parse)
+        except FileNotFoundError:
+            return Record()
         except OSError as error:
             raise DeployError.io(self.path, error, "read") from error
 
-    def _read(self) -> Record:
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return Record()
+    def _parse(self, data: bytes) -> Record:
         try:
             found = msgspec.json.decode(data, type=Record)
         except (ValueError, RecursionError) as error:

@@ -229,8 +229,8 @@ def manifest_bytes(
         "tool": root.target,
         "snapshot_id": snapshot_id,
         "managed_files": [
-            ManifestRow(output.path[start:], output.blob.sha256, output.module_ids)
-            for output in outputs
+            ManifestRow(path[start:], blob.sha256, module_ids)
+            for _, path, blob, module_ids in outputs
         ],
     }
     return indented(document)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from fleet_agentpack.deploy.desired import Desired
-from fleet_agentpack.deploy.manifest import Manifest, Scope
-from fleet_agentpack.deploy.model import Blob
+from fleet_agentpack.deploy.desired import Desired, Part
+from fleet_agentpack.deploy.manifest import Manifest, Module, Scope
+from fleet_agentpack.deploy.model import Blob, Root
 from fleet_agentpack.deploy.project import Project
 from fleet_agentpack.deploy.recorded import KnownManifests
 from fleet_agentpack.deploy.trees import Tree, TreeReader
 from fleet_agentpack.kit.stamps import Remembered
 
 Trees = dict[tuple[str, Scope], Tree]  # by module id, for the user's and the project's files
+
+
+class KnownPart(NamedTuple):
+    """What one module is in one root, with what it was made from."""
+
+    module: Module
+    tree: Tree
+    part: Part
+
+
+KnownParts = dict[tuple[Root, str], KnownPart]  # by the module's id
 
 
 @dataclass(frozen=True)
@@ -23,6 +34,7 @@ class KnownDesired:
     key: object
     trees: Trees
     desired: Desired
+    parts: KnownParts
 
     def is_current(self, key: object, trees: Trees) -> bool:
         """Whether it would be made again from the very same trees."""

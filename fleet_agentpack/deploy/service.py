@@ -228,7 +228,7 @@ class DeployService:
             # may need meanwhile. If somebody has deployed since, it is made and confirmed again.
             with locked(self._home, self._lock_timeout_s):
                 if self._snapshots.ids()[-1:] != seen or self._home.journal.exists():
-                    recovered += Transaction(self._home, disk, report).recover()
+                    recovered += self._transaction(disk, report).recover()
                     found = narrow(self._propose(request, cache, disk, recovered))
                     if not _approved(found, confirm):
                         return apply.untouched(found)
@@ -347,7 +347,7 @@ class DeployService:
         return workspace, replace(survey, warnings=tuple(dict.fromkeys(warnings)))
 
     def _apply(self, found: Proposal, disk: Disk, report: Report) -> Envelope[PlanData]:
-        transaction = Transaction(self._home, disk, report)
+        transaction = self._transaction(disk, report)
         transaction.recover()  # nothing is pending; this only removes abandoned staged files
         snapshot_id = self._snapshots.new_id()
         transaction.run(apply.batch_of(found, snapshot_id))
@@ -356,8 +356,11 @@ class DeployService:
         data = replace(found.data, applied=True, snapshot_id=snapshot_id, undo_snapshot_id=undo_id)
         return Envelope.of("deploy --apply", data, [*found.plan.warnings, *kept])
 
+    def _transaction(self, disk: Disk, report: Report) -> Transaction:
+        return Transaction(self._home, disk, report, self._ownership)
+
     def _recover_pending(self, disk: Disk, report: Report) -> list[str]:
-        transaction = Transaction(self._home, disk, report)
+        transaction = self._transaction(disk, report)
         if self._home.journal.exists():
             with locked(self._home, self._lock_timeout_s):
                 return transaction.recover()

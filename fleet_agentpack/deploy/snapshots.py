@@ -15,7 +15,7 @@ import msgspec
 
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Root, copy_name, names_in, owner
-from fleet_agentpack.kit.stamps import Remembered
+from fleet_agentpack.kit.parsed import Parsed
 
 ORIGIN_FILE = "origin.json"  # inside <id>/: written by our own earlier versions
 
@@ -158,7 +158,7 @@ class SnapshotStore:
     """The snapshots of an agentpack home."""
 
     home: Home
-    _last: Remembered[Snapshot] = field(default_factory=Remembered)  # records can be large
+    last: Parsed[Snapshot] = field(default_factory=Parsed)  # records can be large
 
     def ids(self) -> list[str]:
         """The ids of all records, oldest first."""
@@ -174,7 +174,7 @@ class SnapshotStore:
         """One record. Raises `ValueError` when it cannot be read."""
         path = self.home.snapshots / f"{snapshot_id}.json"
         try:
-            return self._last.get(lambda: _decode(path.read_bytes()), path)
+            return self.last.get(path, _decode)
         except OSError as error:
             raise ValueError(f"snapshot {snapshot_id} cannot be read ({error.strerror})") from error
         except (ValueError, RecursionError) as error:

@@ -92,17 +92,18 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
                 actual.update(dict.fromkeys(paths))
         outputs = desired.outputs[target]
         for root, record in recorded.by_root.items():
-            if root.target == target and record.files.keys() - outputs.keys():
-                for path in record.files.keys() - outputs.keys():
-                    try:
-                        exists = reader.directory(root, path.rpartition("/")[0] or "/", known)
-                    except WayOutError as error:
-                        left_alone.setdefault(error.link, [])
-                        continue
-                    if exists:
-                        present.append(path)
-                    else:
-                        actual[path] = None
+            if root.target != target or record.files.keys() <= outputs.keys():
+                continue
+            for path in record.files.keys() - outputs.keys():
+                try:
+                    exists = reader.directory(root, path.rpartition("/")[0] or "/", known)
+                except WayOutError as error:
+                    left_alone.setdefault(error.link, [])
+                    continue
+                if exists:
+                    present.append(path)
+                else:
+                    actual[path] = None
     actual.update(reader.states(present))
     kept = desired.without({path for paths in left_alone.values() for path in paths})
     warnings = (*desired.warnings, *recorded.warnings, *map(_left_alone, left_alone))

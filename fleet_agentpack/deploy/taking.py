@@ -37,11 +37,9 @@ class Taking:
         changed = {change.path for change in self.plan.changes}
         for root, outputs in self.outputs.items():
             known = self.survey.recorded.by_root[root].files
-            if known.keys() >= {output.path for output in outputs}:
-                continue
             found += [
                 Claim(self.holders[root], output.path, state, None)
-                for output in outputs
+                for output in [output for output in outputs if output.path not in known]
                 if self.survey.recorded.entry(root, output.path) is None
                 and output.path not in changed
                 and (state := self._shared(output.path)) is not None
@@ -96,13 +94,12 @@ class Taking:
         """
         known = self.survey.recorded.by_root[root].files
         changed = {change.path for change in self.plan.changes}
-        for output in self.outputs[root]:
-            entry = known.get(output.path)
-            if entry is not None and entry.sha256 != output.blob.sha256:
-                shared = entry.is_shared and output.path not in changed
-                origin = Origin.of(self._shared(output.path)) if shared else entry.origin
-                settled = entry._replace(sha256=output.blob.sha256, origin=origin)
-                draft.put(holder, output.path, settled)
+        for _, path, blob, _ in self.outputs[root]:
+            entry = known.get(path)
+            if entry is not None and entry.sha256 != blob.sha256:
+                shared = entry.is_shared and path not in changed
+                origin = Origin.of(self._shared(path)) if shared else entry.origin
+                draft.put(holder, path, entry._replace(sha256=blob.sha256, origin=origin))
 
     def _gather(self, draft: Draft, root: Root, holder: Holder) -> None:
         """Files of a pack whose repo is gone, and that this one wants: it is that pack, moved."""

@@ -28,7 +28,8 @@ from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.indented_json import indented
 from fleet_agentpack.deploy.model import Blob, copy_key, copy_name, safe_name
 from fleet_agentpack.deploy.ownership import FILE_NAME
-from fleet_agentpack.deploy.snapshots import SnapshotChange, SnapshotStore
+from fleet_agentpack.deploy.snapshots import SnapshotChange
+from fleet_agentpack.deploy.takeover import OwnershipReader
 from fleet_agentpack.kit.disk import State, read
 from fleet_agentpack.kit.files import sync_directory
 from fleet_agentpack.kit.journal import Journal, Row, SwapError, changed, missing_directories
@@ -46,10 +47,11 @@ def silent(_done: float, _total: float | None, _text: str) -> None:
 class Transaction:
     """Runs batches on a disk. The caller holds the home's lock."""
 
-    def __init__(self, home: Home, disk: Disk, report: Report) -> None:
+    def __init__(self, home: Home, disk: Disk, report: Report, known: OwnershipReader) -> None:
         self._home = home
         self._disk = disk
         self._report = report
+        self._known = known
         self._swap = Swap(Area(home.journal, home.staging, home.snapshots), disk, self._swapped)
         self._contents = ContentStore(home.contents, disk)
         self._kept = self._steps = 0  # how much there is to do
@@ -58,7 +60,7 @@ class Transaction:
         """Carry a batch out, or leave everything as it was. Raises `DeployError`."""
         name = batch.snapshot.id
         with _told(self._home.staging / name):
-            copies = copies_of(batch, SnapshotStore(self._home))
+            copies = copies_of(batch, self._known.snapshots)
             with self._swap.staging(name) as stage:
                 self._make_private()
                 rows = self._stage(batch, copies, stage)
@@ -163,7 +165,8 @@ class Transaction:
         """The record of ownership, which goes with the files."""
         made = missing_directories(rows)
         found = {row.path: row.before for row in rows}
-        data = batch.record(found, made).encode()
+        record = batch.record(found, made)
+        data = record.encode()
         self._disk.create(f"{stage}/ownership.json", data, 0o600)
         path = str(self._home.ownership / FILE_NAME)
         before = find(path)
@@ -171,6 +174,7 @@ class Transaction:
         if before is not None:
             self._swap.back_up(path, before, f"{stage}/{backup}")
         after = State("file", hashlib.sha256(data).hexdigest(), 0o600)
+        self._known.file.last.expect(after.sha256, record)
         return Row(path, before, after, backup, "ownership.json")
 
     def _note(self, batch: Batch, rows: Sequence[Row], stage: str) -> None:
@@ -223,6 +227,8 @@ class Transaction:
         record = indented(done.document())
         self._disk.create(f"{stage}/record.json", record, 0o600)
         after = State("file", hashlib.sha256(record).hexdigest(), 0o600, exact=False)
+        if done.managed_files:
+            self._known.snapshots.last.expect(after.sha256, done)
         return Row(f"{place}.json", None, after, None, "record.json", moved=True)
 
     def _backup_of(self, batch: Batch, step: Step) -> str:

@@ -37,7 +37,7 @@ class TreeReader:
     def __init__(self, hashes: HashCache) -> None:
         self.hashes = hashes
         self.lister = Lister()
-        self._blobs: dict[str, Blob] = {}
+        self._blobs: dict[str, tuple[FileState, Blob]] = {}
         self._trees: dict[str, Tree] = {}
 
     @property
@@ -68,13 +68,9 @@ class TreeReader:
         for prefix, listing in _walk(top, self.lister, _SKIPPED):
             for name, path in listing.files:
                 if name not in _SKIPPED:
-                    state, blob = look(path), blobs.get(path)
-                    same = blob is not None and state[:3] == (
-                        blob.sha256,
-                        blob.executable,
-                        blob.private,
-                    )
-                    tree[prefix + name] = blob if blob and same else self._new(path, state)
+                    state, known = look(path), blobs.get(path)
+                    same = known is not None and (known[0] is state or known[0][:3] == state[:3])
+                    tree[prefix + name] = known[1] if known and same else self._new(path, state)
             for name, path in listing.others:
                 tree[prefix + name] = self._linked(path, _through_link(path, boundaries))
         return tree
@@ -97,7 +93,7 @@ class TreeReader:
     def _new(self, path: str, state: FileState) -> Blob:
         _check_encoding(path)
         blob = Blob(state.sha256, state.executable, path, private=state.private)
-        self._blobs[path] = blob
+        self._blobs[path] = state, blob
         return blob
 
 

@@ -93,7 +93,7 @@ class WaysBack:
                 data = results.PruneData(found.bytes, found.ids, False, "dry_run")
                 return Envelope.of("snapshots prune", data, past.history.warnings)
             with locked(self._home, self._lock_timeout_s):
-                recovered = Transaction(self._home, disk, silent).recover()
+                recovered = self._transaction(disk, silent).recover()
                 past = self._past(disk)
                 with io_errors(self._home.snapshots, "prune"):
                     found = prune(past, asked, disk)
@@ -113,6 +113,9 @@ class WaysBack:
     def _away(self, asked: UninstallRequest) -> Way:
         return lambda past: prepare_uninstall(past, leaving(past, asked))
 
+    def _transaction(self, disk: Disk, report: Report) -> Transaction:
+        return Transaction(self._home, disk, report, self._ownership)
+
     def _past(self, reader: Reader) -> Past:
         history, ownership = self._snapshots.history(), self._ownership.now()
         return Past(self._home, history, self._snapshots, ownership, reader)
@@ -131,13 +134,14 @@ class WaysBack:
             # A refused call writes nothing, not even the lock file: refuse before locking.
             way(self._past(disk))
             with locked(self._home, self._lock_timeout_s):
-                recovered = Transaction(self._home, disk, report).recover()
+                transaction = self._transaction(disk, report)
+                recovered = transaction.recover()
                 past = self._past(disk)
                 done = way(past)
                 if approved is not None:
                     about_rollback(done).check(approved)
                 event_id = self._snapshots.new_id()
-                Transaction(self._home, disk, report).run(done.batch(event_id))
+                transaction.run(done.batch(event_id))
             warnings = [
                 *recovered,
                 *past.history.warnings,

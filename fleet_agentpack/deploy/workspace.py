@@ -16,11 +16,12 @@ from fleet_agentpack.deploy.gitstore import GitStore
 from fleet_agentpack.deploy.home import Home, machine_id
 from fleet_agentpack.deploy.listing import Lister
 from fleet_agentpack.deploy.manifest import IMPORTED, Manifest, Module, Scope, TargetConfig
-from fleet_agentpack.deploy.model import MANIFEST_PREFIX, Blob, FileState, Output, Root
+from fleet_agentpack.deploy.model import MANIFEST_PREFIX, FileState, Output, Root
 from fleet_agentpack.deploy.modules import Modules
 from fleet_agentpack.deploy.overlays import Overlays
 from fleet_agentpack.deploy.ownership import Holder
 from fleet_agentpack.deploy.pack import pack_of
+from fleet_agentpack.deploy.parts import Parts
 from fleet_agentpack.deploy.project import find_project, why_none
 from fleet_agentpack.deploy.recorded import read_records
 from fleet_agentpack.deploy.repo_cache import KnownDesired, RepoCache, Trees
@@ -91,7 +92,9 @@ class Workspace:
         key = ([(root, area.takes) for root, area in areas], chosen)
         known = self.cache.desired.get(self.request.target)
         if known is None or not known.is_current(key, trees):
-            known = KnownDesired(key, trees, merge(_outputs(areas, chosen, trees, self.cache.made)))
+            parts = Parts(self.cache.made, known.parts if known else {})
+            desired = merge([(root, parts.of(root, area, chosen, trees)) for root, area in areas])
+            known = KnownDesired(key, trees, desired, parts.used)
             self.cache.desired[self.request.target] = known
         about_modules = [text for found in files.values() for text in found.warnings]
         warnings = (*self._warnings(modules.values(), failed), *about_modules)
@@ -203,23 +206,6 @@ class Workspace:
         if unpinned:
             names = ", ".join(unpinned)
             yield f"unpinned: {names}; `fleet-agentpack update` pins git modules to a commit"
-
-
-def _outputs(
-    areas: list[tuple[Root, Area]],
-    chosen: Mapping[Scope, list[Module]],
-    trees: Trees,
-    made: dict[Any, Blob],
-) -> list[tuple[Root, Iterable[Output]]]:
-    outputs = []
-    for root, area in areas:
-        taken = [
-            (module, trees[module.id, area.scope])
-            for module in chosen[area.scope]
-            if module.type == area.takes and module.goes_to(root.target, area.scope)
-        ]
-        outputs.append((root, area.contents(root, taken, made)))
-    return outputs
 
 
 def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root, str, FileState]]:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fleet_agentpack.kit.paths import EscapeError, check_relative, confined
 from fleet_agentpack.kit.results import clean
@@ -26,7 +26,13 @@ LARGEST_BUNDLE = 50 * 1024 * 1024
 LARGEST_UNPACKED = 200 * 1024 * 1024
 MOST_FILES = 5_000
 LONGEST_PATH = 512
+LONGEST_HEADER = 4096  # bytes in front of a member
+MOST_STEPS = 500_000_000  # some releases of Python search a header in the square of its length
 _CHUNK = 1024 * 1024
+_DESCRIBING = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
 
 
 class BundleError(ValueError):
@@ -98,7 +104,7 @@ def unpack(data: bytes) -> Package:
     files: dict[str, PackedFile] = {}
     try:
         bounded = io.BufferedReader(_Bounded(raw, LARGEST_UNPACKED))
-        with tarfile.open(fileobj=bounded, mode="r|") as archive:
+        with tarfile.open(fileobj=bounded, mode="r|", tarinfo=_headers_bounded()) as archive:
             for path, packed in _members(archive):
                 if path in files:
                     raise BundleError(f"it contains {path!r} twice")
@@ -158,6 +164,27 @@ def _members(archive: tarfile.TarFile) -> Iterator[tuple[str, PackedFile]]:
         if len(content) != member.size:
             raise BundleError(f"{path} is truncated")
         yield path, PackedFile(content, bool(member.mode & 0o100))
+
+
+def _headers_bounded() -> type[tarfile.TarInfo]:
+    """What reads the headers of one archive, and refuses more than an honest one has."""
+    left = MOST_STEPS
+
+    class Header(tarfile.TarInfo):
+        @classmethod
+        def frombuf(cls, *given: Any, **named: Any) -> Self:
+            """One header; those that only describe the next member are bounded."""
+            nonlocal left
+            found = super().frombuf(*given, **named)
+            if found.size < 0:
+                raise BundleError("it contains a member of less than no bytes")
+            if found.type in _DESCRIBING:
+                left -= found.size**2
+                if found.size > LONGEST_HEADER or left < 0:
+                    raise BundleError("its headers are too long")
+            return found
+
+    return Header
 
 
 def _check_path(name: str) -> str:

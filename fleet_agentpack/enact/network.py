@@ -17,7 +17,11 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Prefixes of NAT64 and of the older mappings, with an IPv4 address at the end.
 _TRANSLATED = [ipaddress.ip_network(each) for each in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")]
-_LOCAL = [ipaddress.ip_network(each) for each in ("fec0::/10", "64:ff9b:1::/48")]
+# The last two lead to what a cloud tells its machines, though they look public.
+_LOCAL = [
+    ipaddress.ip_network(each)
+    for each in ("fec0::/10", "64:ff9b:1::/48", "192.0.0.0/24", "168.63.129.16/32")
+]
 
 
 class HostError(ValueError):
@@ -72,6 +76,8 @@ class Reach:
     def addresses(self, name: str, port: int) -> Sequence[str]:
         """The addresses of a host that may be connected to. Raises `HostError`."""
         name = name.lower().rstrip(".")
+        if not (_address(name) or _NAME.match(name)):  # a resolver may read it in another way
+            raise HostError("it is no name of a host")
         if not any(each.covers(name, port) for each in self.hosts):
             raise HostError("it was not granted")
         found = _resolve(name, port)

@@ -126,7 +126,8 @@ class Proxy:
         with self._connected(client, host, port) as server:
             if server:
                 # One request a connection: a second one could be for another host.
-                named = f"Host: {parts.netloc.rpartition('@')[2]}".encode("latin-1")
+                shown = f"[{host}]" if ":" in host else host
+                named = f"Host: {shown}{'' if port == 80 else f':{port}'}".encode("latin-1")
                 head = b"\r\n".join([first, named, *kept, b"Connection: close"])
                 server.sendall(head + b"\r\n\r\n" + rest)
                 _relay(client, server)

@@ -20,6 +20,15 @@ _PLAIN = re.compile(r"[\w./:=@,+%-]*\Z")  # what may stand beside a parameter in
 _OPTION = re.compile(r"--?[A-Za-z]")
 _CODE_FOLLOWS = re.compile(r"-\w*[ce]\Z")
 _AT_WORD_START = re.compile(r"(?:^|\s)[\"']?\Z")
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+# Where a script has a parameter; single quotes around nothing else are left out, as Enact does.
+_PLACE = re.compile(
+    r"\\.|(?<![^\s=|&;(])'\$\{(?P<quoted>[A-Za-z_][A-Za-z0-9_-]*)\}'(?![^\s|&;)])"
+    r"|\$\{(?P<bare>[A-Za-z_][A-Za-z0-9_-]*)\}",
+    re.DOTALL,
+)
+# The same one word wherever it stands: bare, in double quotes, in `"$(… "…")"`, in a here-document.
+_ONE_WORD = '${{{0}+"${{{0}}}"}}'
 
 
 class TemplateError(ValueError):
@@ -59,7 +68,7 @@ def check(command: str, known: Collection[str] = ()) -> None:
     for before, word in itertools.pairwise(["", *words]):
         if not any(pattern is _BRACES or m[1] in known for m in pattern.finditer(word)):
             continue
-        if not before:
+        if not before and not (script and _ASSIGNED.match(word)):
             raise TemplateError(f"the program itself cannot be a parameter: {word[:80]!r}")
         # A script may quote a value among other text, but not hand that text to a program to run.
         is_text = not _PLAIN.match(pattern.sub("", word))
@@ -151,28 +160,14 @@ def _is_parameter(name: str, schema: Mapping[str, Any]) -> bool:
 def _render_shell(command: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """A script whose text is the publisher's alone; values are positional parameters."""
     arguments: list[str] = []
-    script: list[str] = []
-    quote = ""
-    position = 0
-    while position < len(command):
-        match = _DOLLAR.match(command, position)
-        if match and _is_parameter(match[1], schema):
-            arguments.append(text_of(values.get(match[1], "")))
-            if _AT_WORD_START.search(command, 0, position):
-                _refuse_option(match[1], arguments[-1])
-            script.append(_QUOTED[quote].format(f"${{{len(arguments)}}}"))
-            position = match.end()
-            continue
-        char = command[position]
-        if char == "\\" and quote != "'":
-            script.append(command[position : position + 2])
-            position += 2
-            continue
-        if char in "'\"" and quote in ("", char):
-            quote = "" if quote else char
-        script.append(char)
-        position += 1
-    return ["sh", "-c", "".join(script), "sh", *arguments]
 
+    def placed(match: re.Match[str]) -> str:
+        name = match["quoted"] or match["bare"]
+        if not name or not _is_parameter(name, schema):
+            return match[0]
+        arguments.append(text_of(values.get(name, "")))
+        if _AT_WORD_START.search(command, 0, match.start()):
+            _refuse_option(name, arguments[-1])
+        return _ONE_WORD.format(len(arguments))
 
-_QUOTED = {"": '"{}"', '"': "{}", "'": "'\"{}\"'"}
+    return ["sh", "-c", _PLACE.sub(placed, command), "sh", *arguments]

@@ -34,7 +34,7 @@ def open_fleet(settings: Settings, source: Source) -> FleetService:
     if choose_engine(settings, table) == "coder":
         backend = _coder(settings, table, AgentRecords(ledger))
     else:
-        backend = _local(settings, table)
+        backend = _local(settings, table, ledger)
     return FleetService(backend, ledger, source=source, create_timeout_s=table.create_timeout_s)
 
 
@@ -58,7 +58,7 @@ def _coder(settings: Settings, table: FleetTable, records: AgentRecords) -> Back
     return CoderBackend(CoderClient(Connection(url, token)), names, records=records)
 
 
-def _local(settings: Settings, table: FleetTable) -> Backend:
+def _local(settings: Settings, table: FleetTable, ledger: Ledger) -> Backend:
     if os.name == "nt":
         raise FleetError.unavailable(
             "Agents cannot run on Windows itself; set CODER_URL and CODER_SESSION_TOKEN to run"
@@ -74,6 +74,7 @@ def _local(settings: Settings, table: FleetTable) -> Backend:
     from fleet_agentpack.fleet.local.programs import DEFAULT_PROGRAM, load_programs
     from fleet_agentpack.fleet.local.projects import LocalProjects, no_projects
     from fleet_agentpack.fleet.local.sandbox import find_sandbox
+    from fleet_agentpack.fleet.local.streams import Streams
 
     environ = {name: value for name, value in settings.environ.items() if name not in OUR_SECRETS}
     state, data = settings.directories.state, settings.directories.data
@@ -82,7 +83,7 @@ def _local(settings: Settings, table: FleetTable) -> Backend:
     kept, locks = KeptFiles(data / "kept"), state / "locks"
     copies = WorkingCopies(data / "agents", kept, locks, git, table.author)
     sandbox = find_sandbox(settings.home, environ) if table.sandbox == "auto" else None
-    folders = AgentFolders(state / "agents")
+    folders = AgentFolders(state / "agents", Streams(ledger))
     given = environ.get(DEPTH_VARIABLE, "")
     limits = Limits(table.max_agents, table.max_depth, int(given) if given.isdigit() else 0)
     return LocalBackend(

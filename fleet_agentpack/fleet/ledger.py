@@ -37,7 +37,7 @@ class Ledger:
     """The task ledger; safe for several threads and several processes."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
 
@@ -195,10 +195,10 @@ class Ledger:
 
     def _unusable(self, error: Exception) -> FleetError:
         if self._is_disk_full(error):
-            told = f"The disk is full: the task ledger {self._path} cannot be written. Free some"
-            return FleetError.unavailable(f"{told} space and try again.", ledger=str(self._path))
-        told = f"The task ledger {self._path} cannot be used: {error}"
-        return FleetError.unavailable(told, ledger=str(self._path))
+            told = f"The disk is full: the task ledger {self.path} cannot be written. Free some"
+            return FleetError.unavailable(f"{told} space and try again.", ledger=str(self.path))
+        told = f"The task ledger {self.path} cannot be used: {error}"
+        return FleetError.unavailable(told, ledger=str(self.path))
 
     def _is_disk_full(self, error: Exception) -> bool:
         """Whether there is no room; SQLite reports that as an I/O error of its own, too."""
@@ -208,25 +208,25 @@ class Ledger:
         if code is None or code & 0xFF != sqlite3.SQLITE_IOERR:
             return False
         with suppress(OSError):
-            return shutil.disk_usage(self._path.parent).free < LEAST_ROOM
+            return shutil.disk_usage(self.path.parent).free < LEAST_ROOM
         return False
 
     def _connected(self) -> sqlite3.Connection:
         if self._db is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(
-                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+                self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             try:
                 # Connections that switch a new file to WAL at the same time lock each other out.
-                with file_lock(self._path.with_name(f"{self._path.name}.lock")):
+                with file_lock(self.path.with_name(f"{self.path.name}.lock")):
                     db.execute("PRAGMA journal_mode = WAL")
                     db.execute("PRAGMA synchronous = NORMAL")
                     migrate(db)
             except BaseException:
                 db.close()
                 raise
-            self._path.chmod(0o600)
+            self.path.chmod(0o600)
             self._db = db
         return self._db
 

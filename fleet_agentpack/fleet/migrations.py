@@ -61,7 +61,20 @@ def _agents(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX tasks_by_name ON tasks (agent_name COLLATE NOCASE, created_at DESC)")
 
 
-STEPS: list[Callable[[sqlite3.Connection], None]] = [_tasks, _reports, _agents]
+def _streams(db: sqlite3.Connection) -> None:
+    db.execute(
+        """
+        CREATE TABLE streams (
+          task_id TEXT PRIMARY KEY,
+          position INTEGER NOT NULL,
+          whole INTEGER NOT NULL,
+          facts TEXT NOT NULL
+        ) WITHOUT ROWID
+        """
+    )
+
+
+STEPS: list[Callable[[sqlite3.Connection], None]] = [_tasks, _reports, _agents, _streams]
 
 
 def migrate(db: sqlite3.Connection) -> None:

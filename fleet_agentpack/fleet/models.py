@@ -210,6 +210,8 @@ class Message:
     who: str
     text: str
     at: datetime | None = None
+    key: str = ""  # the same whenever it is read
+    unfinished: bool = False  # it may become longer
 
 
 def shorten(text: str, length: int = 200) -> str:

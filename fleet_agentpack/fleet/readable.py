@@ -14,6 +14,7 @@ RUNS = ("Bash", "run_shell_command", "shell")
 EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit", "replace", "write_file")
 PATHS = ("file_path", "path", "notebook_path", "pattern", "url", "query", "command", "description")
 LONGEST_LINE = 300
+REPORTS = ("assistant", "item.started", "item.completed")
 QUIET = ("thread.started", "turn.started", "item.started", "item.updated", "system", "init")
 
 
@@ -49,6 +50,21 @@ def readable(said: Iterable[Message]) -> Iterator[Message]:
             yield from (Message(*event) for event in reader.events(message.text))
         else:
             yield message
+
+
+def newest(told: Json | str) -> str | None:
+    """What somebody who watches wants to know of a line of output: what was last said or done."""
+    if isinstance(told, str):
+        return told.strip() or None
+    if told.get("type") not in REPORTS:
+        return None
+    item = told.get("item")
+    begins = isinstance(item, dict) and told["type"] == "item.started"
+    row = {**told, "type": "item.completed"} if begins else told
+    for kind, text in reversed(list(_known(row))):
+        if text.strip() and kind in ("said", "ran", "edited", "used"):
+            return text if kind == "said" else f"{kind} {text}"
+    return None
 
 
 def _parsed(line: str) -> list[Event] | None:

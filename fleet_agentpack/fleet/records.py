@@ -60,6 +60,8 @@ class AgentRecords:
                 " ON CONFLICT (workspace_id) DO UPDATE SET deleted_at = excluded.deleted_at",
                 [workspace_id, name, written(now)],
             )
+            done = "SELECT id FROM tasks WHERE workspace_id = ?"
+            db.execute(f"DELETE FROM streams WHERE task_id IN ({done})", [workspace_id])  # noqa: S608
             gone = "SELECT workspace_id FROM agents WHERE deleted_at < ?"
             db.execute(f"DELETE FROM tasks WHERE workspace_id IN ({gone})", [long_ago])  # noqa: S608
             db.execute("DELETE FROM agents WHERE deleted_at < ?", [long_ago])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from fleet_agentpack.fleet.models import ChangedFile, Source, TaskStatus
+from fleet_agentpack.fleet.models import ChangedFile, Message, Source, TaskStatus
 from fleet_agentpack.kit.fit import Part, Rows, Text
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
@@ -337,6 +337,11 @@ def describe(kind: type[Described], value: object, **given: Any) -> Described:
         if field.name not in given:
             given[field.name] = _told(getattr(value, field.name))
     return kind(**given)
+
+
+def transcript_of(said: Iterable[Message]) -> Transcript:
+    """What was said, as an answer."""
+    return Transcript([describe(TranscriptLine, message) for message in said])
 
 
 def _told(value: object) -> object:

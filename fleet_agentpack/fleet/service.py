@@ -22,6 +22,7 @@ from fleet_agentpack.fleet.models import (
     AgentSnapshot,
     Choices,
     ListedAgent,
+    Message,
     Source,
     Task,
     shorten,
@@ -299,8 +300,11 @@ class FleetService:
 
     async def transcript(self, name: str) -> results.Transcript:
         """What an agent said, oldest first."""
-        said = await self._backend.messages(await self._find(name))
-        return results.Transcript([results.describe(results.TranscriptLine, row) for row in said])
+        return results.transcript_of(await self.said(name))
+
+    async def said(self, name: str) -> list[Message]:
+        """The same as it is known."""
+        return await self._backend.messages(await self._find(name))
 
     async def work(self, name: str) -> results.AgentWork:
         """What an agent has made, what it said last, and the result of its last task in full."""

@@ -92,7 +92,7 @@ class Action:
             return f"{program()} {shlex.join(self.words)}" if self.words else "{}"
         if self.tool not in commands:
             return self._call()
-        return f"{program()} {shlex.join(_words(commands[self.tool], self.arguments))}"
+        return f"{program()} {shlex.join(_command_line(commands[self.tool], self.arguments))}"
 
 
 def steps(actions: Iterable[Action]) -> list[str]:
@@ -100,7 +100,7 @@ def steps(actions: Iterable[Action]) -> list[str]:
     return [action.for_agent() for action in actions if action.is_possible]
 
 
-def _words(pattern: str, arguments: Mapping[str, Any]) -> list[str]:
+def _command_line(pattern: str, arguments: Mapping[str, Any]) -> list[str]:
     flags = {
         name: value for name, value in arguments.items() if not (value is None or value is False)
     }

@@ -27,6 +27,7 @@ class AppError(Exception):
 
     commands: ClassVar[Commands] = {}  # the command lines of the room's tools
     remedy: Remedy | None = None  # what a person could agree to instead
+    is_about_arguments = False
 
     def __init__(self, message: str, *, actions: Iterable[Action | str] = ()) -> None:
         super().__init__(message)

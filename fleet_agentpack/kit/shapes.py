@@ -168,7 +168,7 @@ def _wrong_inside(hint: Any, data: Any, at: Place, nouns: Nouns) -> Iterator[Mis
     wanted = nouns.mapping if _is_mapping(hint) else nouns.array if _is_array(hint) else ""
     if not wanted:
         if _refusal(hint, data):
-            yield Misfit(at, f"must be {_words(hint, nouns)}{_told(hint, data)}")
+            yield Misfit(at, f"must be {_wanted(hint, nouns)}{_told(hint, data)}")
     elif not isinstance(data, Mapping if _is_mapping(hint) else list | tuple):
         yield Misfit(at, f"must be {wanted}")
     else:
@@ -283,7 +283,7 @@ _WORDS: Mapping[Any, str] = {
 }
 
 
-def _words(hint: Any, nouns: Nouns) -> str:
+def _wanted(hint: Any, nouns: Nouns) -> str:
     """What a type wants, in plain words."""
     hint, rules, _ = _plain(hint)
     if rules:
@@ -291,7 +291,7 @@ def _words(hint: Any, nouns: Nouns) -> str:
     if get_origin(hint) is Literal:
         return _listed([to_text(value) for value in get_args(hint)])
     if get_origin(hint) in _UNIONS:
-        return _listed([_words(kind, nouns) for kind in get_args(hint)])
+        return _listed([_wanted(kind, nouns) for kind in get_args(hint)])
     if _is_mapping(hint) or hint in _MAPPINGS:
         return nouns.mapping
     return nouns.array if _is_array(hint) or hint in _ARRAYS else _WORDS.get(hint, "usable")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio.to_thread
-from fastmcp.exceptions import PromptError
+from fastmcp.exceptions import PromptError, ValidationError
 from fastmcp.prompts.base import Message, Prompt, PromptArgument, PromptResult
 from fastmcp.server.providers.base import Provider
 from mcp_types import ListPromptsResult
@@ -19,6 +20,7 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import PrivateAttr
 
+from fleet_agentpack.kit.actions import steps
 from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.stamps import Stamp
@@ -87,11 +89,13 @@ class ProjectedPrompt(Prompt):
         return projected
 
     async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
-        """The prompt's one message. Raises `PromptError` with what is wrong and what to do."""
+        """The prompt's one message; an error says what is wrong and what to do."""
         try:
             made = await self._prompt.render(arguments or {})
         except AppError as error:
-            raise PromptError(". ".join([str(error), *error.advice()])) from error
+            kind = ValidationError if error.is_about_arguments else PromptError
+            message = ". ".join([str(error), *steps(error.actions)])
+            raise kind(message, log_level=logging.DEBUG) from error
         return PromptResult([Message(made.text)], self.description, made.meta)
 
     def to_mcp_prompt(self, **overrides: Any) -> WirePrompt:

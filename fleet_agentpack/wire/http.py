@@ -10,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from fastmcp.server.auth import AccessToken, TokenVerifier
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -18,7 +17,12 @@ from fleet_agentpack.kit.errors import AppError
 from fleet_agentpack.kit.secret import Secret
 from fleet_agentpack.settings import APP, HttpSettings
 from fleet_agentpack.version import __version__
+from fleet_agentpack.wire.fastmcp_setup import import_fastmcp
 from fleet_agentpack.wire.http_sessions import BoundedSessions
+
+import_fastmcp()
+
+from fastmcp.server.auth import AccessToken, TokenVerifier  # noqa: E402 - configured above
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP

@@ -144,12 +144,12 @@ class Output:
                 self._loop.call_soon_threadsafe(self.when_nobody_reads)
 
     async def send(self, item: SessionMessage) -> None:
-        """Queue one message, unless it answers a request that was not the client's."""
+        """Queue one message; an answer settles its request."""
+        self._pending.sent(item.message)
         self.put(item.message)
 
     def put(self, message: JSONRPCMessage) -> None:
-        """Queue one message now."""
-        self._pending.sent(message)
+        """Queue one message now, unless it answers a request that was not the client's."""
         if getattr(message, "id", None) != REPLAYED_ID:
             self._lines.put(encoded(message) + b"\n")
 
@@ -272,6 +272,7 @@ class Input:
         number = item.get("id") if isinstance(item, dict) else None
         usable = isinstance(number, str | int) and not isinstance(number, bool)
         error = ErrorData(code=code, message=message)
+        # Not `send`: a request that is under way may have the same id, and still wants its answer.
         self._out.put(JSONRPCError(jsonrpc="2.0", id=number if usable else None, error=error))
 
 

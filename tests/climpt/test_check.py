@@ -42,7 +42,7 @@ def test_the_example_is_in_order(work: Path) -> None:
     init(work)
     done = run("check")
     assert done.returncode == 0
-    assert done.stdout == "7 commands; their prompts, the registry and the patterns agree.\n"
+    assert done.stdout == "7 commands: the prompts, the registry and the patterns agree.\n"
 
 
 def test_a_new_prompt_is_found_after_one_command(work: Path, home: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_new_prompt_is_found_after_one_command(work: Path, home: Path) -> None
     ]
     prompt = run("execute", "git", "tag", "release", "--uv", "version=2", "--stdin", stdin="x")
     assert prompt.stdout == "Tag 2: x\n"
-    assert run("check", "--write").stdout.startswith("8 commands;")
+    assert run("check", "--write").stdout.startswith("8 commands:")
 
 
 def test_a_prompt_of_a_new_domain_is_found_after_one_command(work: Path, home: Path) -> None:
@@ -294,3 +294,9 @@ def test_a_place_that_cannot_be_written_is_an_error_in_words(work: Path) -> None
     (work / USER).mkdir()
     done = run("check", "--write")
     assert done.returncode == 1 and "Traceback" not in done.stderr
+
+
+def test_a_name_that_no_command_can_have_says_what_a_name_is(work: Path) -> None:
+    done = run("add", "../up", "b", "c")
+    assert done.returncode == 1 and not (work / ".agent").exists()
+    assert done.stderr.splitlines()[1] == "  use letters, digits, '-' and '_' only, at most 100"

@@ -78,6 +78,8 @@ def test_other_agents_come_before_the_name_and_equal_names_are_told_apart(work: 
         assert "Configuration not found" in wrong["error"]["message"]
         odd = server.ask("prompts/get", name=GROUP, arguments={"colour": "red"})
         assert "options.colour: unknown option" in odd["error"]["message"]
+        assert (wrong["error"]["code"], odd["error"]["code"]) == (-32603, -32602)
+    assert server.errors == b""  # what was expected leaves no traceback in the log
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

@@ -16,8 +16,11 @@ from fleet_agentpack.deploy import copies
 from fleet_agentpack.deploy.disk import Disk
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.hashes import HashCache
+from fleet_agentpack.deploy.ownership import FILE_NAME, RecordFile
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.service import DeployService
+from fleet_agentpack.deploy.snapshots import SnapshotStore
+from fleet_agentpack.deploy.takeover import OwnershipReader
 from fleet_agentpack.deploy.transaction import Transaction
 from fleet_agentpack.deploy.uninstall import UninstallRequest
 from tests.deploy.lab import Lab, files
@@ -178,7 +181,9 @@ def test_a_kill_at_any_step_leaves_old_or_new(trial: Trial, halfway: bool) -> No
 
 def recover(lab: Lab) -> list[str]:
     """What every writing command does first."""
-    return Transaction(lab.home(), Disk(HashCache(None)), lambda *_: None).recover()
+    home = lab.home()
+    known = OwnershipReader(RecordFile(home.ownership / FILE_NAME), SnapshotStore(home))
+    return Transaction(home, Disk(HashCache(None)), lambda *_: None, known).recover()
 
 
 @pytest.mark.parametrize("trial", ["apply"], indirect=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +112,41 @@ def test_a_publisher_cannot_choose_which_file_of_the_user_is_shown(
     schema = {"type": "object", "properties": {"file": {**rule, "default": default}}}
     with refused("MANIFEST_INVALID"):
         run(home, schema, {}, command="ls {{file}}")
+
+
+VALUE = "a  $(id) * \\b '\"q"
+ONE_WORD = [
+    ("show ${x} | cat", f"[{VALUE}]"),
+    ('show "${x}" | cat', f"[{VALUE}]"),
+    ("show '${x}' | cat", f"[{VALUE}]"),
+    ("show --text=${x} | cat", f"[--text={VALUE}]"),
+    ('show "it is ${x}!" | cat', f"[it is {VALUE}!]"),
+    ("show \"it is '${x}'!\" | cat", f"[it is '{VALUE}'!]"),
+    ('show "$(show "${x}")" | cat', f"[[{VALUE}]]"),
+    ('show "$(show ${x} "a b")" | cat', f"[[{VALUE}][a b]]"),
+    ('y=${x}; show $y; show "$y"', None),
+    ('for each in ${x}; do show "$each"; done', f"[{VALUE}]"),
+    ("cat <<END\n${x}\nEND", f"{VALUE}\n"),
+    ('case ${x} in a*) show "${x}";; esac', f"[{VALUE}]"),
+    ("show \\${x} | cat", "[${x}]"),
+]
+SHELLS = [each for each in ("sh", "bash", "dash", "busybox") if shutil.which(each)]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("command", "printed"), ONE_WORD, ids=[each for each, _ in ONE_WORD])
+def test_a_value_in_a_script_is_one_word_whatever_is_around_it(
+    command: str, printed: str | None, shell: str, tmp_path: Path
+) -> None:
+    template.check(command, {"x"})
+    schema = {"properties": {"x": {"type": "string"}}}
+    argv = template.render(command, {"x": VALUE}, schema)
+    assert VALUE not in argv[2]
+    argv[:1] = [shell, "sh"] if shell == "busybox" else [shell]
+    argv[argv.index("-c") + 1] = f"show() {{ printf '[%s]' \"$@\"; }}; {argv[argv.index('-c') + 1]}"
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path)
+    assert not done.stderr
+    if printed is not None:
+        assert done.stdout == printed
+    else:
+        assert done.stdout.endswith(f"[{VALUE}]")

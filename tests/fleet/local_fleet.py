@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from fleet_agentpack.fleet.engine import open_fleet
 from fleet_agentpack.fleet.results import AgentCreated, TaskSummary
 from fleet_agentpack.fleet.service import FleetService
 from fleet_agentpack.settings import Settings
+from tests.fleet.waiting import LIMIT_S, POLL_S
 
 SCRIPT = Path(__file__).with_name("scripted.py")
 SPEC = "Keep the build green"
@@ -86,6 +88,12 @@ class LocalFleet:
         await self.fleet.start(name, task)
         return await self.ended(name)
 
+    def output(self, name: str) -> str:
+        """What the program of the newest task has printed so far."""
+        folder = self.settings.directories.state / "agents" / name
+        task = (folder / "current").read_text()
+        return (folder / "tasks" / task / "output").read_text()
+
     def heard(self, name: str) -> list[dict[str, Any]]:
         """What the program was told in each task, oldest first."""
         folders = self.settings.directories.state / "agents" / name / "tasks"
@@ -95,9 +103,10 @@ class LocalFleet:
 
 
 async def ended(fleet: FleetService, name: str) -> TaskSummary:
-    for _ in range(600):
+    deadline = time.monotonic() + LIMIT_S
+    while True:
         task = (await fleet.history(name)).tasks[0]
         if task.status not in ("pending", "running"):
             return task
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"never ended: {task}")
+        assert time.monotonic() < deadline, f"never ended: {task}"
+        await asyncio.sleep(POLL_S)

@@ -5,8 +5,10 @@ decides:  `sleep N …`, `fail …` (is_error), `crash N` (exit status), `write 
 (ignores interrupts), `spawn` (leaves a child behind; `spawn stubborn` one that ignores them),
 `sh COMMAND` (its output is the result), `spend A B` (reports these costs, then goes on),
 `denied A B` (was not allowed to run them), `ask QUESTION` (as its last words), `choose QUESTION`
-(with Claude Code's tool for that, which nobody answers), `mute` (ends before it says anything),
-anything else is simply done. It prints JSON lines as Claude Code does.
+(with Claude Code's tool for that, which nobody answers), `report TEXT` (says it and goes on),
+`babble N` (says as many things, and as many errors; after each it waits for a file `heard-NUMBER`),
+`mute` (ends before it says anything), anything else is simply done. It prints JSON lines as Claude
+Code does.
 """
 
 from __future__ import annotations
@@ -56,6 +58,17 @@ def main() -> int:
     if words[:1] == ["spawn"]:
         subprocess.Popen([sys.executable, "-c", STUBBORN if words[1:] else CHILD])
         time.sleep(60)
+    if words[:1] == ["report"]:
+        said = {"type": "text", "text": task[7:]}
+        say(type="assistant", message={"content": [said]})
+        time.sleep(60)
+    if words[:1] == ["babble"]:
+        for number in range(int(words[1])):
+            print(f"error {number}.", file=sys.stderr, flush=True)
+            said = {"type": "text", "text": f"I say {number}."}
+            say(type="assistant", message={"content": [said]})
+            while not Path(f"heard-{number}").exists():
+                time.sleep(0.02)
     if words[:1] == ["sleep"]:
         time.sleep(float(words[1]))
     if words[:1] == ["spend"]:

@@ -13,6 +13,7 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.models import Choices
 from fleet_agentpack.settings import Settings
 from tests.fleet.local_fleet import CONFIG, SPEC, LocalFleet, git, repository
+from tests.fleet.test_local import refused
 from tests.fleet.test_sandbox import needs_sandbox
 from tests.fleet.waiting import until
 
@@ -49,6 +50,52 @@ async def test_a_new_agent_starts_from_its_project_s_base(local: LocalFleet) -> 
     assert "into develop" in (await local.fleet.finished.merge("papi")).message
     await local.fleet.create("mami", "demo", "coder", SPEC, choices=Choices(start="main"))
     assert not (local.tree("mami") / "next.txt").exists()
+
+
+@pytest.mark.parametrize("start", ["upstream/feature/x", "v1", "HEAD~1"])
+async def test_an_agent_starts_from_a_remote_s_branch_a_tag_or_a_commit(
+    local: LocalFleet, start: str
+) -> None:
+    commit(local.project, "next.txt", "next")
+    git(local.project, "tag", "v1", "HEAD~1")
+    git(local.project, "update-ref", "refs/remotes/upstream/feature/x", "HEAD~1")
+    await local.fleet.create("papi", "demo", "coder", SPEC, choices=Choices(start=start))
+    assert not (local.tree("papi") / "next.txt").exists()
+    await local.work("papi", "write notes.txt text")
+    if start == "upstream/feature/x":
+        git(local.project, "update-ref", "refs/remotes/upstream/feature/x", "HEAD")
+        assert "on top of upstream/feature/x" in await synced(local)
+        assert (local.tree("papi") / "next.txt").exists()
+    else:
+        assert (await refused(local.fleet.finished.sync("papi")))["error"] == "bad_request"
+    assert "into main" in (await local.fleet.finished.merge("papi")).message
+
+
+async def synced(local: LocalFleet) -> str:
+    return (await local.fleet.finished.sync("papi")).message
+
+
+async def test_a_branch_is_a_name_and_no_expression(local: LocalFleet) -> None:
+    await local.create("papi")
+    commit(local.project, "next.txt", "next")
+    await local.work("papi", "write notes.txt text")
+    for into in ("main~1", "main@{0}", "-d", "../heads/main"):
+        told = await refused(local.fleet.finished.merge("papi", into))
+        assert told["error"] == "bad_request", into
+
+
+async def test_a_bare_repository_is_a_project(local: LocalFleet, home: Path) -> None:
+    bare = home / "demo.git"
+    git(home, "clone", "--quiet", "--bare", str(local.project), str(bare))
+    local.project = bare
+    configured(local, "with_changes = true")
+    await local.create("papi")
+    assert (local.tree("papi") / "README.md").exists()
+    await local.work("papi", "write notes.txt text")
+    await local.fleet.finished.merge("papi")
+    assert git(bare, "show", "main:notes.txt") == "text"
+    await local.fleet.delete("papi")
+    assert git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/agent") == ""
 
 
 async def test_setup_runs_once_where_the_agent_works(local: LocalFleet) -> None:

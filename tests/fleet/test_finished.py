@@ -13,7 +13,7 @@ from fastmcp import Client
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.wire.server import build_server
-from tests.fleet.local_fleet import LocalFleet, git
+from tests.fleet.local_fleet import LocalFleet, ended, git
 from tests.fleet.test_surfaces import command
 
 
@@ -171,6 +171,20 @@ async def test_a_pull_request_goes_through_gh_or_is_explained(
     assert shown["fleet_mcp_pull_request_status"] == "open"
     assert shown["fleet_mcp_pull_request_check_status"] == "passing"
     assert git(bare, "show", "agent/papi:notes.txt") == "all is well"
+    (local.project / "README.md").write_text("Another project\n")
+    git(local.project, "commit", "--quiet", "--all", "-m", "Base")
+    await fleet.finished.sync("papi")
+    await fleet.finished.propose("papi")  # what was rebased is pushed again
+    assert git(bare, "show", "agent/papi:README.md") == "Another project"
+    other = home / "other"
+    git(home, "clone", "--quiet", "--branch", "agent/papi", str(bare), str(other))
+    git(other, "commit", "--quiet", "--allow-empty", "-m", "A reviewer's")
+    git(other, "push", "--quiet")
+    await fleet.start("papi", "write more.txt more")
+    await ended(fleet, "papi")
+    with pytest.raises(FleetError, match="could not push"):
+        await fleet.finished.propose("papi")
+    assert git(bare, "log", "-1", "--format=%s", "agent/papi") == "A reviewer's"
     await fleet.close()
 
 

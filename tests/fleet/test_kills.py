@@ -1,7 +1,8 @@
 """A kill at every step of a start, a stop and a delete, of the server and of the runner.
 
 A step is what Python's audit events show: a file is opened, renamed or removed, a process started,
-a signal sent. The process that counts them kills itself at a given one.
+a signal sent. The process that counts them kills itself at a given one. Every walk has an end: a
+process that hangs is killed and fails the test, and so does a walk that never gets through.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,24 +52,45 @@ def count(limit):
                 os.kill(os.getpid(), 9)
     sys.addaudithook(hook)
 """
+MOST_STEPS = 500  # of one act
+HANGS_S = 150.0
 Act = Callable[[FleetService], Coroutine[Any, Any, object]]
 
 
-def killed_at(step: int, act: Act) -> bool:
-    """Do something in a process that dies at a step; whether it died."""
+def in_a_process(act: Act, step: int | None = None) -> int:
+    """Do something in a process of its own, which dies at a step if one is given."""
     child = os.fork()
     if child == 0:
         names: dict[str, Any] = {}
         exec(COUNTER.format(steps=STEPS), names)
         try:
-            settings = Settings.read()
-            fleet = open_fleet(settings, source="ai_controller")
-            names["count"](step)
+            fleet = open_fleet(Settings.read(), source="ai_controller")
+            if step is not None:
+                names["count"](step)
             asyncio.run(act(fleet))
         finally:
             os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+    return child
+
+
+def ended_by_signal(child: int) -> bool:
+    """Whether a process was killed, once it has ended; one that hangs fails the test."""
+    deadline = time.monotonic() + HANGS_S
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.WIFSIGNALED(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("it hung")
+        time.sleep(0.01)
+
+
+def killed_at(step: int, act: Act) -> bool:
+    """Do something in a process that dies at a step; whether it died."""
+    assert step < MOST_STEPS, "it never gets through"
+    return ended_by_signal(in_a_process(act, step))
 
 
 def programs(local: LocalFleet) -> list[str]:
@@ -79,7 +103,9 @@ def queued(task: str) -> Act:
     return lambda fleet: fleet.start("papi", task, queue=True)
 
 
-async def settled(local: LocalFleet, *, may_be_queued: bool = False) -> None:
+async def settled(
+    local: LocalFleet, *, may_be_queued: bool = False, proof: str = "proof.txt"
+) -> None:
     """Whatever happened: at most one program runs, and the agent can be used to the end."""
     fleet = local.restarted()
     if may_be_queued and programs(local):
@@ -93,13 +119,25 @@ async def settled(local: LocalFleet, *, may_be_queued: bool = False) -> None:
     if any(row.status in ("pending", "running") for row in rows):
         await fleet.stop("papi")
     await until(lambda: programs(local) == [])
-    await fleet.start("papi", "write proof.txt it works")
+    await fleet.start("papi", f"write {proof} it works")
     assert (await ended(fleet, "papi")).status == "completed"
-    assert git(local.project, "show", "agent/papi:proof.txt") == "it works"
-    rows = (await fleet.history("papi")).tasks
+    assert git(local.project, "show", f"agent/papi:{proof}") == "it works"
+    rows = (await fleet.history("papi", page_size=100)).tasks
     assert len({row.id for row in rows}) == len(rows)
     assert all(row.status in ("completed", "failed", "stopped") for row in rows)
     await fleet.close()
+
+
+async def tells_the_truth(local: LocalFleet, asked: str, made: str) -> None:
+    """What the history says of a task, and whether its work is on the branch, agree."""
+    rows = (await local.fleet.history("papi", page_size=100)).tasks
+    mine = [row for row in rows if row.summary.startswith(asked)]
+    files = git(local.project, "ls-tree", "-r", "--name-only", "agent/papi").split()
+    assert len(mine) <= 1, mine
+    if not mine:
+        assert made not in files
+    elif mine[0].status == "completed":
+        assert made in files, mine
 
 
 WHOLE = pytest.param(None, marks=pytest.mark.slow)
@@ -220,6 +258,7 @@ async def test_a_runner_killed_at_any_step_leaves_no_program_and_no_wrong_end(
     await local.create("papi")
     boot, step, alive = local_tasks._BOOT, 1, True
     while alive:
+        assert step < MOST_STEPS, "it never gets through"
         limit = f"{COUNTER.format(steps=STEPS)}\ncount({step})\n"
         monkeypatch.setattr(local_tasks, "_BOOT", limit + boot)
         name = f"file-{step}.txt"
@@ -243,22 +282,22 @@ async def test_kills_at_random_moments_of_fifty_runs(local: LocalFleet) -> None:
     await local.create("papi")
     chance = random.Random(15)
     for number in range(50):
-        child = os.fork()
-        if child == 0:
-            try:
-                fleet = open_fleet(Settings.read(), source="ai_controller")
-                asyncio.run(fleet.start("papi", f"write file-{number}.txt text"))
-            finally:
-                os._exit(0)
+        made = f"file-{number}.txt"
+        asked = f"write {made} text"
+        child = in_a_process(lambda fleet, asked=asked: fleet.start("papi", asked))  # type: ignore[misc]
         await asyncio.sleep(chance.uniform(0, 0.8))
-        victims = [child]
-        folders = (local.settings.directories.state / "agents").glob("papi/tasks/*")
-        newest = max(folders, key=lambda one: one.stat().st_ctime_ns, default=Path("none"))
         if chance.random() < 0.5:
-            victims = processes_of(newest.name)[:1] or victims
-        for pid in victims:
-            os.kill(pid, signal.SIGKILL)
-        if child not in victims:
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+            kill_a_program(local, chance)
+        os.kill(child, signal.SIGKILL)
+        ended_by_signal(child)
         await settled(local)
+        await tells_the_truth(local, asked, made)
+
+
+def kill_a_program(local: LocalFleet, chance: random.Random) -> None:
+    """Kill one process of the newest task, if it has any: its runner, sandbox or program."""
+    folders = (local.settings.directories.state / "agents").glob("papi/tasks/*")
+    newest = max(folders, key=lambda one: one.stat().st_ctime_ns, default=Path("none"))
+    if found := processes_of(newest.name):
+        with suppress(ProcessLookupError):
+            os.kill(chance.choice(found), signal.SIGKILL)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ from fleet_agentpack.fleet.engine import open_fleet
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.local import tasks as local_tasks
+from fleet_agentpack.fleet.local.programs import Program
+from fleet_agentpack.fleet.local.starting import Starter
 from fleet_agentpack.fleet.models import Task
 from fleet_agentpack.fleet.results import AgentSummary
 from fleet_agentpack.settings import Settings
@@ -643,3 +646,78 @@ def gone(pid: int) -> bool:
     except FileNotFoundError:  # no /proc on this system
         return False
     return state == "Z"
+
+
+@pytest.mark.parametrize("last", ["it ended", "the machine was restarted"])
+async def test_a_program_that_has_the_number_of_an_old_one_is_left_alone(
+    local: LocalFleet, last: str
+) -> None:
+    await local.create("papi")
+    await local.work("papi", "go")
+    [task] = (local.settings.directories.state / "agents/papi/tasks").iterdir()
+    at = time.time()
+    if last == "the machine was restarted":
+        (task / "outcome.json").unlink()
+        at = 1.0
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        (task / "process.json").write_text(json.dumps({"pid": stranger.pid, "at": at}))
+        await local.fleet.delete("papi")
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+async def test_a_start_that_takes_too_long_leaves_nothing_running(
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await local.create("papi")
+    hang = "import os, time\nif os.fork(): os._exit(0)\nos.setsid(); time.sleep(60)\n"
+    with monkeypatch.context() as slow:
+        slow.setattr(local_tasks, "_BOOT", hang)
+        slow.setattr(local_tasks, "START_S", 1.0)
+        with pytest.raises(FleetError, match="did not start within"):
+            await local.fleet.start("papi", "go")
+    assert (await local.fleet.history("papi")).total_count == 0
+    assert (await local.work("papi", "go")).status == "completed"
+
+
+async def test_a_task_that_is_stopped_before_it_began_never_begins(
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await local.create("papi")
+    installed = Starter.installed
+
+    def stopped_meanwhile(self: Starter, name: str) -> Program:
+        other = local.restarted()
+        asyncio.run(other.stop("papi"))
+        asyncio.run(other.close())
+        return installed(self, name)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Starter, "installed", stopped_meanwhile)
+        told = await refused(local.fleet.start("papi", "write never.txt text"))
+    assert told["error"] == "conflict" and "stopped" in told["message"]
+    with monkeypatch.context() as meanwhile:  # by a signal to the runner that has not begun yet
+        boot = "import sys; open(sys.argv[2] + '/interrupted', 'w'); raise KeyboardInterrupt"
+        meanwhile.setattr(local_tasks, "_BOOT", boot)
+        told = await refused(local.fleet.start("papi", "write never.txt text"))
+        assert told["error"] == "conflict" and "stopped" in told["message"]
+    assert [row.status for row in (await local.fleet.history("papi")).tasks] == ["stopped"]
+    assert (await local.work("papi", "go")).status == "completed"
+    assert not (local.tree("papi") / "never.txt").exists()
+
+
+async def test_a_start_that_fails_says_why_in_one_line(
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await local.create("papi")
+    full = "import errno, os\nfrom fleet_agentpack.fleet.local import runner\n"
+    full += "def fail(*_): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+    full += "runner.write = runner.start = fail"
+    boot = local_tasks._BOOT.replace("from fleet", f"exec({full!r}); from fleet")
+    monkeypatch.setattr(local_tasks, "_BOOT", boot)
+    told = await refused(local.fleet.start("papi", "go"))
+    assert told["message"].endswith("No space left on device"), told
+    assert "Traceback" not in told["message"]

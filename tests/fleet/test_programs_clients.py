@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +21,8 @@ from fleet_agentpack.fleet.results import TaskSummary
 from fleet_agentpack.fleet.service import FleetService
 from fleet_agentpack.settings import Settings
 from tests.fleet.lab.script_model import API_KEY, ScriptModel, Step, script_model
-from tests.fleet.local_fleet import ended, git, repository
+from tests.fleet.local_fleet import LocalFleet, ended, git, repository
+from tests.fleet.test_kills import kill_a_program, settled, tells_the_truth
 
 pytestmark = pytest.mark.clients
 
@@ -63,6 +70,10 @@ class Machine:
     fleet: FleetService
     model: ScriptModel
     program: str
+
+    @property
+    def local(self) -> LocalFleet:
+        return LocalFleet(self.project, self.fleet, Settings.read())
 
     async def task(self, text: str, *steps: Step) -> TaskSummary:
         self.model.steps = list(steps)
@@ -211,3 +222,65 @@ async def test_setup_ports_and_copied_files_reach_the_real_program(
         assert "4100 to 4109" in machine.model.requests[-1]
     made = git(machine.project, "show", "--format=", "--name-only", "agent/papi").split()
     assert ".env" not in made
+
+
+@pytest.mark.slow
+async def test_kills_of_server_and_program_at_random_moments_of_twenty_five_runs(
+    machine: Machine,
+) -> None:
+    await machine.fleet.create("papi", "demo", "coder", "Make files")
+    chance = random.Random(machine.program)
+    for number in range(25):
+        made, asked = f"file-{number}.txt", f"Write file {number}."
+        machine.model.steps = [
+            {"run": "sleep 0.2"},
+            {"write": made, "text": "text\n"},
+            {"run": f"git add --all && git commit --quiet --message {made}"},
+        ]
+        server = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "fleet_agentpack", "fleet", "start", "papi", asked),
+            cwd=machine.project,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        moment = chance.uniform(0, 5)  # before its start, and up to its end
+        if chance.random() < 0.5:
+            await asyncio.wait([asyncio.ensure_future(server.wait())], timeout=moment)
+            kill_a_program(machine.local, chance)
+        else:
+            await asyncio.sleep(moment)
+        with suppress(ProcessLookupError):
+            server.kill()
+        await server.wait()
+        machine.model.steps = [{"write": f"proof-{number}.txt", "text": "it works\n"}]
+        await settled(machine.local, proof=f"proof-{number}.txt")
+        await tells_the_truth(machine.local, asked, made)
+
+
+@pytest.fixture
+def away() -> Iterator[Path]:
+    """A directory that is not below /tmp: Codex' own sandbox lets programs write there."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+async def test_without_our_sandbox_its_own_means_let_it_commit_and_keep_it_inside(
+    machine: Machine, home: Path, away: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if machine.program == "claude" and not shutil.which("socat"):
+        pytest.skip("Claude Code's own sandbox needs socat")
+    config = home / ".config/fleet-agentpack/config.toml"
+    config.write_text(config.read_text().replace("[fleet]", '[fleet]\nsandbox = "off"', 1))
+    shutil.copytree(home / ".codex", away / ".codex")
+    monkeypatch.setenv("CODEX_HOME", str(away / ".codex"))
+    machine.fleet = open_fleet(Settings.read(), source="ai_controller")
+    await machine.fleet.create("papi", "demo", "coder", "Make an app")
+    # All files at once cannot be added: Claude Code's sandbox puts files of its own among them.
+    commit = "git add app.py test_app.py && git commit --quiet --message 'Add the app'"
+    row = await machine.task("Make the app", *WORK[:-2], {"run": commit}, WORK[-1])
+    assert row.status == "completed", (row.summary, machine.model.results)
+    log = git(machine.project, "log", "--format=%s", "main..agent/papi")
+    assert "Add the app" in log.splitlines(), machine.model.results
+    await machine.task("Go out", {"run": f"echo x > {away}/outside.txt"}, {"say": "I tried."})
+    assert not (away / "outside.txt").exists()
+    assert "outside.txt" in "".join(machine.model.results), machine.model.results  # it was tried

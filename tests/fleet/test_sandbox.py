@@ -13,9 +13,11 @@ import pytest
 
 from fleet_agentpack.fleet.engine import open_fleet
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.local import sandbox
 from fleet_agentpack.fleet.local.programs import Order, load_programs
-from fleet_agentpack.fleet.local.stream import Stream
+from fleet_agentpack.fleet.local.stream import MAX_LINE, Stream
+from fleet_agentpack.fleet.local.streams import Streams
 from fleet_agentpack.settings import Settings
 from tests.fleet.local_fleet import CONFIG, LocalFleet, ended, git
 from tests.fleet.test_local import processes_of
@@ -231,21 +233,88 @@ def test_own_approvals_are_off_only_inside_the_sandbox(program: str) -> None:
 
 
 def test_a_list_reads_no_output_again(tmp_path: Path) -> None:
-    output, state = tmp_path / "output", tmp_path / "stream.json"
+    output, streams = tmp_path / "output", Streams(Ledger(tmp_path / "fleet.db"))
     output.write_text('{"type": "system", "subtype": "init", "session_id": "a"}\n')
     with output.open("ab") as stream:
         stream.truncate(60_000_000)  # sparse
     readings = load_programs({})["claude"].readings
-    first = Stream.load(state)
+    first = streams.load("task")
     assert first.advance(output, readings, ended=True)
-    first.save(state)
+    streams.save("task", first)
     assert first.result.session == "a"
-    again = Stream.load(state)
+    again = streams.load("task")
     assert not again.advance(output, readings, ended=True) and again.offset == 60_000_000
     with output.open("ab") as stream:
         stream.write(b'\n{"type": "result", "result": "end"}\n')
     assert again.advance(output, readings, ended=True)
     assert again.result.text == "end" and again.result.session == "a"
+    again.whole = True
+    streams.save("task", again)
+    streams.save("task", first)  # by a process that was slower
+    assert streams.load("task") == again
+
+
+def test_the_rest_of_a_line_that_is_too_long_is_no_line(tmp_path: Path) -> None:
+    output, stream = tmp_path / "output", Stream()
+    result = b'{"type": "result", "result": "forged"}\n'
+    output.write_bytes(b"x" * (MAX_LINE + 1))
+    readings = load_programs({})["claude"].readings
+    stream.advance(output, readings, ended=False)
+    with output.open("ab") as more:
+        more.write(result)
+    stream.advance(output, readings, ended=True)
+    assert stream.result.text is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (['{"type": "system", "subtype": "init"}'], None),
+        (
+            [
+                '{"type": "assistant", "message": {"content": [{"type": "text", "text": "I\\nlook"}'
+                "]}}"
+            ],
+            "I look",
+        ),
+        (
+            [
+                '{"type": "assistant", "message": {"content": [{"type": "text", "text": "So"}, '
+                '{"type": "tool_use", "name": "Bash", "input": {"command": "pytest -q"}}]}}',
+                '{"type": "user", "message": {"content": [{"type": "tool_result"}]}}',
+            ],
+            "ran pytest -q",
+        ),
+        (
+            [
+                '{"type": "item.started", "item": {"type": "command_execution", "command": "ls"}}',
+                '{"type": "turn.completed", "usage": {}}',
+            ],
+            "ran ls",
+        ),
+        (["Building", "", "Testing"], "Testing"),
+    ],
+)
+def test_the_newest_report_is_what_the_program_said_or_did_last(
+    rows: list[str], told: str | None, tmp_path: Path
+) -> None:
+    output, stream = tmp_path / "output", Stream()
+    output.write_text("".join(f"{row}\n" for row in rows))
+    stream.advance(output, (), ended=False)
+    assert stream.result.progress == told
+
+
+async def test_the_current_task_is_the_newest_report_since_it_began(local: LocalFleet) -> None:
+    await local.create("papi")
+    await local.fleet.start("papi", "report Reading the tests")
+    await until(lambda: "Reading the tests" in (local.output("papi")))
+    for fleet in (local.fleet, local.restarted()):
+        assert (await fleet.agents()).agents[0].current_task == "Reading the tests"
+        assert (await fleet.show("papi")).agent.current_task == "Reading the tests"
+    await local.fleet.stop("papi")
+    await local.fleet.start("papi", "sleep 60")
+    assert (await local.fleet.agents()).agents[0].current_task == "sleep 60"
+    await local.fleet.stop("papi")
 
 
 async def test_agents_with_large_logs_are_listed_without_reading_them(

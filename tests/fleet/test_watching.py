@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from fleet_agentpack.fleet import results
 from fleet_agentpack.fleet.awaiting import wait_for
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.local import tasks
 from fleet_agentpack.fleet.readable import OutputReader
 from fleet_agentpack.kit.results import jsonable
 from tests.fleet.local_fleet import LocalFleet
@@ -174,6 +178,40 @@ def test_the_output_of_programs_is_readable(rows: list[Any], told: list[tuple[st
 )
 def test_output_of_any_other_form_fails_nothing(line: str) -> None:
     OutputReader().events(line)
+
+
+async def test_a_log_that_is_followed_has_every_line_once(local: LocalFleet) -> None:
+    await local.create("papi")
+    await local.fleet.start("papi", "babble 3")
+    following = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "fleet_agentpack", "fleet", "logs", "papi", "-f"),
+        cwd=local.project,
+        stdout=subprocess.PIPE,
+    )
+    assert following.stdout
+    seen = ""
+    for number in range(3):
+        while f"I say {number}." not in seen or f"error {number}." not in seen:
+            line = await asyncio.wait_for(following.stdout.readline(), 60)
+            assert line, seen
+            seen += line.decode()
+        (local.tree("papi") / f"heard-{number}").touch()
+    seen += (await asyncio.wait_for(following.stdout.read(), 60)).decode()
+    assert await following.wait() == 0
+    for number in range(3):
+        assert seen.count(f"I say {number}.") == seen.count(f"error {number}.") == 1, seen
+
+
+async def test_the_log_of_a_long_task_begins_with_a_whole_line(
+    local: LocalFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await local.create("papi")
+    await local.work("papi", "go")
+    whole = (await local.fleet.transcript("papi")).lines
+    output = [line for line in whole if line.who == "output"]
+    monkeypatch.setattr(tasks, "MAX_LOG", len(output[-1].text.encode()) + 20)
+    cut = (await local.fleet.transcript("papi")).lines
+    assert [line for line in cut if line.who == "output"] == output[-1:]
 
 
 async def test_a_person_waits_watches_and_reads_the_history_of_a_deleted_agent(

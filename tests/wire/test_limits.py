@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from fleet_agentpack.config import LEAST_BYTES
 from fleet_agentpack.fleet.ledger import Ledger
 from fleet_agentpack.fleet.local.agents import AgentFolders, LocalAgent
+from fleet_agentpack.fleet.local.streams import Streams
 from fleet_agentpack.kit.pages import RowPages, TextPages
 from fleet_agentpack.settings import RESULT_BYTES, Settings
 from fleet_agentpack.wire.limits import KeptPages
@@ -164,7 +165,8 @@ async def read_text(client: Client[Any], how: str, line_end: str = "") -> str:
 
 async def test_busy_agents_come_first_and_the_total_is_true(connect: Open, home: Path) -> None:
     state = home / ".local/state/fleet-agentpack"
-    folders = AgentFolders(state / "agents")
+    ledger = Ledger(state / "fleet.db")
+    folders = AgentFolders(state / "agents", Streams(ledger))
     for n in range(150):
         spec = "Line of the spec\n" * 600
         agent = LocalAgent(
@@ -172,7 +174,6 @@ async def test_busy_agents_come_first_and_the_total_is_true(connect: Open, home:
             None, "coder", spec, "", "claude", time.time(),
         )  # fmt: skip
         folders.add(agent)
-    ledger = Ledger(state / "fleet.db")
     for n in (90, 140):
         ledger.claim(_task(f"id-{n}", f"agent-{n:03d}"))
     ledger.close()

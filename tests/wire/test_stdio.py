@@ -329,6 +329,16 @@ def test_a_tool_that_hears_nothing_does_not_keep_the_process() -> None:
     assert b"Traceback" not in done.stderr
 
 
+def test_a_refused_line_settles_no_request_of_the_same_id() -> None:
+    lines = [
+        '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"list_agents"}}',
+        '{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}',
+    ]
+    refused, answer = map(json.loads, pipe("\n".join(lines)).stdout.splitlines())
+    assert refused["error"]["code"] == -32600 and refused["id"] == 7
+    assert text_of(answer["result"])
+
+
 def test_a_cancelled_request_is_not_waited_for_at_end_of_input() -> None:
     code = (
         "import sys; from tests.wire import example; from fleet_agentpack.wire import stdio\n"

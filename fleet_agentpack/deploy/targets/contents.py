@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import get_args
 
+from fleet_agentpack.deploy.desired import Part
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.manifest import Module
 from fleet_agentpack.deploy.model import Blob, Layer, Output, Root, module_fs_key, safe_name
@@ -19,9 +20,20 @@ END_MARKER = "<!-- /agentpack -->"
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 
 
+def in_one_piece(render: Callable[[Root, Chosen, Made], Iterator[Output]]) -> Contents:
+    """Contents whose outputs are a single part."""
+
+    @wraps(render)
+    def whole(root: Root, chosen: Chosen, made: Made) -> list[Part]:
+        return [Part.of(render(root, chosen, made))]
+
+    return whole
+
+
 def combined(name: str) -> Contents:
     """All instructions as one file; markers separate two or more."""
 
+    @in_one_piece
     def render(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
         chosen = [(module, tree) for module, tree in chosen if INSTRUCTIONS in tree]
         if chosen:
@@ -34,6 +46,7 @@ def combined(name: str) -> Contents:
 def single_files(suffix: str = ".md") -> Contents:
     """Each module's only file, under its own name with this ending."""
 
+    @in_one_piece
     def render(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
         for module, tree in chosen:
             name, blob = only_file(tree)
@@ -45,6 +58,7 @@ def single_files(suffix: str = ".md") -> Contents:
     return render
 
 
+@in_one_piece
 def toml_commands(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
     """The commands that are in Gemini's own format."""
     for module, tree in chosen:
@@ -53,31 +67,35 @@ def toml_commands(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
             yield Output(root, root.path(module.output or name), blob, (module.id,))
 
 
-def skills(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
+def skills(root: Root, chosen: Chosen, _made: Made) -> Iterator[Part]:
     """Each module's whole tree in a directory of its own."""
     for module, tree in chosen:
         named = module.name if module.name is not None else safe_name(module.id)
-        directory = module.output or named
-        prefix, ids, new = root.path(f"{directory}/"), (module.id,), partial(tuple.__new__, Output)
-        yield from [new((root, prefix + name, blob, ids)) for name, blob in tree.items()]
+        yield Part.of_tree(root, root.path(module.output or named), tree, (module.id,))
 
 
 def rule_files(suffix: str) -> Contents:
     """The files of instructions modules that are written for one tool, as they are."""
 
+    @in_one_piece
     def render(root: Root, chosen: Chosen, _made: Made) -> Iterator[Output]:
-        for module, tree in chosen:
-            if INSTRUCTIONS not in tree:
-                for name, blob in tree.items():
-                    if name.endswith(suffix):
-                        yield Output(root, root.path(name), _plain(blob), (module.id,))
+        return _own_rules(root, chosen, suffix)
 
     return render
 
 
+def _own_rules(root: Root, chosen: Chosen, suffix: str) -> Iterator[Output]:
+    for module, tree in chosen:
+        if INSTRUCTIONS not in tree:
+            for name, blob in tree.items():
+                if name.endswith(suffix):
+                    yield Output(root, root.path(name), _plain(blob), (module.id,))
+
+
+@in_one_piece
 def rules(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
     """Each instructions module as a rule that always applies; a rule file stays as it is."""
-    yield from _own_rules(root, chosen, made)
+    yield from _own_rules(root, chosen, ".mdc")
     for module, tree in chosen:
         if INSTRUCTIONS not in tree:
             continue
@@ -91,9 +109,6 @@ def rules(root: Root, chosen: Chosen, made: Made) -> Iterator[Output]:
             made[key] = Blob.of(whole, layer=text.layer, private=text.private)
         name = f"{module_fs_key(module.id)}.mdc"
         yield Output(root, root.path(name), made[key], (module.id,))
-
-
-_own_rules = rule_files(".mdc")
 
 
 def _joined(chosen: Chosen, made: Made) -> Blob:

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fleet_agentpack.deploy.desired import Part
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.manifest import Module, Scope, TargetConfig
-from fleet_agentpack.deploy.model import Blob, Output, Root
+from fleet_agentpack.deploy.model import Blob, Root
 from fleet_agentpack.deploy.project import Project
 from fleet_agentpack.deploy.trees import Tree
 
 Chosen = list[tuple[Module, Tree]]
 Made = dict[Any, Blob]  # generated contents, by what they were made from
-Contents = Callable[[Root, Chosen, Made], Iterable[Output]]
+Contents = Callable[[Root, Chosen, Made], Iterable[Part]]
 
 _SWITCHES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import sys
-import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -17,9 +15,11 @@ from fleet_agentpack.enact.backends import cgroup, gateway, keyring, seccomp
 from fleet_agentpack.enact.backends.child import Command, sealed
 from fleet_agentpack.enact.backends.job import (
     DEFAULT_BOUNDS,
+    SYSTEM,
     Job,
     Launch,
     interpreter,
+    python_places,
     workspaces,
 )
 from fleet_agentpack.enact.backends.limits import limited
@@ -28,7 +28,6 @@ from fleet_agentpack.enact.permissions import Bounds
 from fleet_agentpack.kit import process
 
 SANDBOX_PATH = "/usr/local/bin:/usr/bin:/bin"
-_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 # Certificates, but never the private keys next to them; names are resolved by the proxy.
 _ETC_NETWORK = (
@@ -65,7 +64,8 @@ class Bubblewrap:
         env = {"PATH": SANDBOX_PATH, "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}  # noqa: S108
         argv = self._isolation(job.bounds, network=bool(job.network))
         if job.python or job.network or not _system_python():
-            argv += _bind_python(self._home)
+            places = map(str, python_places(self._home))
+            argv += [word for each in places for word in ("--ro-bind", each, each)]
         if job.python or not _system_python():
             env["PATH"] = f"{SANDBOX_PATH}:{Path(interpreter()).parent}"
         with ExitStack() as held:
@@ -143,7 +143,7 @@ class Bubblewrap:
         argv = [str(self._program), "--unshare-all", "--die-with-parent", "--new-session"]
         argv += ["--unshare-user", "--disable-userns"]
         argv += ["--cap-drop", "ALL", "--ro-bind", "/usr", "/usr"]
-        for path in map(Path, _SYSTEM):
+        for path in map(Path, SYSTEM):
             if path.is_symlink():
                 argv += ["--symlink", os.readlink(path), str(path)]  # noqa: PTH115 - the link's own text
             elif path.is_dir():
@@ -197,15 +197,3 @@ def _held(path: Path) -> Iterator[int]:
 
 def _system_python() -> bool:
     return any(Path(each, "python3").exists() for each in SANDBOX_PATH.split(":"))
-
-
-def _bind_python(home: Path) -> list[str]:
-    """What the sandbox needs to run our Python: its prefix, or only its parts near the home."""
-    prefix = Path(sys.base_prefix).resolve()
-    paths = [prefix]
-    if home.resolve().is_relative_to(prefix):
-        library = sysconfig.get_config_var("LIBDIR")
-        parts = [interpreter(), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
-        paths = [Path(each).resolve() for each in [*parts, *([library] if library else [])]]
-    outside = [path for path in paths if not path.is_relative_to("/usr")]
-    return [word for path in outside for word in ("--ro-bind", str(path), str(path))]

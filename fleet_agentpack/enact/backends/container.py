@@ -7,13 +7,14 @@ import json
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from fleet_agentpack.enact.backends import gateway
+from fleet_agentpack.enact.backends import gateway, holder
 from fleet_agentpack.enact.backends.child import Command
 from fleet_agentpack.enact.backends.job import (
     CLIENT_VARIABLES,
@@ -94,21 +95,46 @@ class Container:
 
     @contextmanager
     def _networked(self, job: Job) -> Iterator[tuple[str, Proxy | None]]:
-        """What a container joins, and the proxy that it finds there. Raises `EnactError`.
-
-        Docker joins no network that was made elsewhere: there, it is the engine's or none.
-        """
-        if self.name != "podman" or not job.network:
-            yield "bridge" if whole_network(job, "a container of docker") else "none", None
+        """What a container joins, and the proxy that it finds there. Raises `EnactError`."""
+        if not job.network or sys.platform != "linux":  # elsewhere, it is in a virtual machine
+            yield "bridge" if whole_network(job, "a container here") else "none", None
             return
-        entering = [*self._base, "unshare"] if self._is_rootless else []
+        making = self._through_podman if self.name == "podman" else self._through_docker
         try:
-            with gateway.network(job.network, entering) as (proxy, place):
-                yield f"ns:{place}", proxy
+            with making(job) as joined:
+                yield joined
         except gateway.NetworkError as error:
             reason = f"a network for it could not be made: {error}"
-            step = ask_user("check that `unshare --net` works for this user")
+            step = ask_user(f"check that {self.name} works for this user, and `unshare --net`")
             raise EnactError.backend_unavailable(job.tool, reason, step) from error
+
+    @contextmanager
+    def _through_podman(self, job: Job) -> Iterator[tuple[str, Proxy]]:
+        """A network that a process of ours has made: podman joins it."""
+        entering = [*self._base, "unshare"] if self._is_rootless else []
+        argv = [*entering, "unshare", "--net", "--"]
+        with gateway.network(job.network, lambda _: argv) as (proxy, place):
+            yield f"ns:{place}", proxy
+
+    @contextmanager
+    def _through_docker(self, job: Job) -> Iterator[tuple[str, Proxy]]:
+        """The network of a container of ours: docker joins no other. Raises `NetworkError`."""
+        name, home = f"enact-{secrets.token_hex(8)}", Path(self._env.get("HOME", "/"))
+        try:
+            empty = holder.image(self._base, self._env)
+        except (OSError, TimeoutError) as error:
+            raise gateway.NetworkError(str(error)) from error
+
+        def making(folder: Path) -> Iterator[str]:
+            yield from self._base
+            yield from holder.options(name, folder, self._user, home)
+            yield empty
+
+        try:
+            with gateway.network(job.network, making, self._env) as (proxy, _):
+                yield f"container:{name}", proxy
+        finally:
+            self._remove(name)
 
     def pinned(self, image: str) -> str:
         """An image by digest, fetched if it is not there. Raises `EnactError`."""

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +38,8 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 # Ends with its standard input, and the network with it.
 _HOLDER = """
-import fcntl, os, socket, struct, sys
-with socket.socket() as any_socket:
+import contextlib, fcntl, os, socket, struct, sys
+with socket.socket() as any_socket, contextlib.suppress(PermissionError):  # an engine has done it
     fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 1))  # up
 made = socket.create_server(("127.0.0.1", int(sys.argv[2])))
 with socket.socket(socket.AF_UNIX) as way:
@@ -48,7 +48,7 @@ with socket.socket(socket.AF_UNIX) as way:
 made.close()
 sys.stdin.read()
 """
-HOLD_S = 15.0
+HOLD_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,14 @@ class NetworkError(OSError):
 
 
 @contextlib.contextmanager
-def network(granted: Sequence[str], entering: Sequence[str]) -> Iterator[tuple[Proxy, Path]]:
+def network(
+    granted: Sequence[str],
+    making: Callable[[Path], Iterable[str]],
+    env: Mapping[str, str] | None = None,
+) -> Iterator[tuple[Proxy, Path]]:
     """A network with nothing but the proxy, for a container to join. Raises `NetworkError`.
 
-    `entering` is the command that enters the user namespace of the container's engine.
+    `making` is the command in front of what holds it, which finds us in the given directory.
     """
     proxy = Proxy(Reach.of(granted))
     with tempfile.TemporaryDirectory(prefix="enact-") as folder, contextlib.ExitStack() as held:
@@ -92,8 +96,8 @@ def network(granted: Sequence[str], entering: Sequence[str]) -> Iterator[tuple[P
         awaited = held.enter_context(socket.socket(socket.AF_UNIX))
         awaited.bind(str(path))
         awaited.listen(1)
-        argv = [*entering, "unshare", "--net", "--", interpreter(), "-I", "-S", "-c", _HOLDER]
-        holder = held.enter_context(_held([*argv, str(path), str(PORT)]))
+        python = [interpreter(), "-I", "-S", "-c", _HOLDER, str(path), str(PORT)]
+        holder = held.enter_context(_held([*making(Path(folder)), *python], env))
         pid, listener = _handed_over(awaited, holder)
         serving = threading.Thread(target=proxy.serve, args=[listener], daemon=True)
         serving.start()
@@ -107,11 +111,11 @@ def network(granted: Sequence[str], entering: Sequence[str]) -> Iterator[tuple[P
 
 
 @contextlib.contextmanager
-def _held(argv: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+def _held(argv: Sequence[str], env: Mapping[str, str] | None) -> Iterator[subprocess.Popen[bytes]]:
     pipe = subprocess.PIPE
     try:
         started = subprocess.Popen(
-            [*argv], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            [*argv], env=env, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
     except OSError as error:
         raise NetworkError(f"{argv[0]}: {error.strerror}") from error

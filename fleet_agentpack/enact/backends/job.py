@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from fleet_agentpack.enact.proxy import Proxy
 
 DEFAULT_BOUNDS = Bounds(2 * 1024**3, 256, 300.0, 256 * 1024**2)
 DEFAULT_IMAGE = "alpine:latest"
+SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # besides /usr
 # What the programs that start containers need of the user's own environment.
 CLIENT_VARIABLES = (
     "PATH",
@@ -106,3 +108,14 @@ def interpreter() -> str:
     """The Python that runs us, outside of any virtual environment."""
     base = getattr(sys, "_base_executable", None) or sys.executable
     return str(Path(base).resolve())
+
+
+def python_places(home: Path) -> list[Path]:
+    """What our Python needs besides /usr: its prefix, or only its parts near the home."""
+    prefix = Path(sys.base_prefix).resolve()
+    paths = [prefix]
+    if home.resolve().is_relative_to(prefix):
+        library = sysconfig.get_config_var("LIBDIR")
+        parts = [interpreter(), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
+        paths = [Path(each).resolve() for each in [*parts, *([library] if library else [])]]
+    return [path for path in paths if not path.is_relative_to("/usr")]

@@ -225,7 +225,10 @@ class CoderBackend:
     async def messages(self, agent: AgentSnapshot) -> list[Message]:
         """See `Tasks.messages`."""
         messages = await self._client.agent_messages(self._app(agent))
-        return [Message(row.role, row.content.rstrip(), row.time) for row in messages]
+        return [
+            Message(row.role, row.content.rstrip(), row.time, str(row.id), row is messages[-1])
+            for row in messages
+        ]
 
     async def product(self, agent: AgentSnapshot) -> Product:  # noqa: ARG002
         """See `Works.product`: the files are inside the workspace."""

@@ -236,6 +236,7 @@ class AgentApiStatus(Struct, frozen=True, kw_only=True, gc=False):
 class AgentApiMessage(Struct, frozen=True, kw_only=True, gc=False):
     """A message of the conversation inside."""
 
+    id: int = 0
     role: str = ""
     content: str = ""
     time: Moment | None = None

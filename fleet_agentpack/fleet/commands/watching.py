@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from fleet_agentpack.fleet.errors import FleetError
 
 if TYPE_CHECKING:
     from fleet_agentpack.fleet import results
+    from fleet_agentpack.fleet.models import Message
     from fleet_agentpack.fleet.readable import OutputReader
     from fleet_agentpack.fleet.service import FleetService
     from fleet_agentpack.kit.results import Maybe
@@ -135,15 +135,17 @@ def _is_id(text: str) -> bool:
 async def show_logs(fleet: FleetService, console: Console) -> None:
     """Show what an agent said and did, and go on showing it if so asked."""
     from fleet_agentpack.fleet.readable import OutputReader
+    from fleet_agentpack.fleet.results import transcript_of
 
-    given, shown, reader = console.arguments, 0, OutputReader()
+    given, reader = console.arguments, OutputReader()
+    shown: set[str] = set()
     while True:
         is_busy = given.follow and (await fleet.show(given.agent)).agent.status == "busy"
-        found = await fleet.transcript(given.agent)
-        news = found.lines[shown:]
-        shown = len(found.lines)
+        said = await fleet.said(given.agent)
+        news = [one for one in said if one.key not in shown and not (is_busy and one.unfinished)]
+        shown |= {one.key for one in news}
         if console.as_json:
-            console.answer(replace(found, lines=news), [])
+            console.answer(transcript_of(news), [])
         else:
             console.stream(line for said in news for line in _log_lines(said, reader, console))
         if not is_busy:
@@ -151,9 +153,7 @@ async def show_logs(fleet: FleetService, console: Console) -> None:
         await asyncio.sleep(FOLLOW_S)
 
 
-def _log_lines(
-    said: results.TranscriptLine, reader: OutputReader, console: Console
-) -> Iterator[Line]:
+def _log_lines(said: Message, reader: OutputReader, console: Console) -> Iterator[Line]:
     if console.arguments.raw:
         yield said.text
         return

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import convert
 
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.local.streams import Streams
 from fleet_agentpack.fleet.local.tasks import TaskFolder
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
@@ -48,11 +49,24 @@ class LocalAgent:
         return self.name.lower()
 
 
+def find_agent(root: Path, name: str) -> LocalAgent | None:
+    """An agent by name, ignoring case. Raises 503 if its file is invalid."""
+    path = root / name.lower() / "agent.json"
+    try:
+        # Another version of this program may know more about an agent.
+        return convert(json.loads(path.read_bytes()), LocalAgent)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise FleetError.unavailable(f"{path} is not a valid agent file: {error}") from error
+
+
 class AgentFolders:
     """Stores agents under one directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, streams: Streams) -> None:
         self.root = root
+        self.streams = streams
 
     @contextmanager
     def locked(self, name: str) -> Iterator[LocalAgent | None]:
@@ -76,14 +90,7 @@ class AgentFolders:
 
     def find(self, name: str) -> LocalAgent | None:
         """An agent by name, ignoring case. Raises 503 if its file is invalid."""
-        path = self.root / name.lower() / "agent.json"
-        try:
-            # Another version of this program may know more about an agent.
-            return convert(json.loads(path.read_bytes()), LocalAgent)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            raise FleetError.unavailable(f"{path} is not a valid agent file: {error}") from error
+        return find_agent(self.root, name)
 
     def _readable(self, name: str) -> LocalAgent | None:
         """An agent; one whose file is invalid counts as offline, so that it is not overlooked."""
@@ -145,11 +152,13 @@ class AgentFolders:
     def tasks(self, agent: LocalAgent) -> list[TaskFolder]:
         """Every task of an agent that has left something here."""
         folder = self.root / agent.key / "tasks"
-        return [TaskFolder(each) for each in folder.iterdir()] if folder.is_dir() else []
+        return (
+            [TaskFolder(each, self.streams) for each in folder.iterdir()] if folder.is_dir() else []
+        )
 
     def task(self, agent: LocalAgent, task_id: str) -> TaskFolder:
         """The folder of a task; call `make_current` before it runs."""
-        return TaskFolder(self.root / agent.key / "tasks" / task_id)
+        return TaskFolder(self.root / agent.key / "tasks" / task_id, self.streams)
 
     def withdraw(self, agent: LocalAgent, task: TaskFolder, previous: TaskFolder | None) -> None:
         """Forget a task that could not be started."""

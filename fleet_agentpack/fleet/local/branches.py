@@ -14,6 +14,17 @@ class Branches:
     git: Git
     origin: Repository
 
+    def ref_of(self, name: str | None) -> str | None:
+        """The branch of a name, of the user's or of a remote; None if there is none."""
+        refs = (f"refs/heads/{name}", f"refs/remotes/{name}") if name else ()
+        options = ("show-ref", "--verify", "--quiet", "--")
+        return next((ref for ref in refs if self.git.succeeds(self.origin, *options, ref)), None)
+
+    def at_its_home(self, name: str) -> str:
+        """What the remote of a branch calls it."""
+        is_theirs = (self.ref_of(name) or "").startswith("refs/remotes/")
+        return name.partition("/")[2] if is_theirs else name
+
     def free(self, key: str) -> str:
         """A new branch name for an agent: an existing branch may be somebody's work.
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
-from fleet_agentpack.fleet.local.agents import AgentFolders
+from fleet_agentpack.fleet.local.agents import find_agent
 from fleet_agentpack.fleet.local.copies import WorkingCopies
 from fleet_agentpack.fleet.local.directory_state import too_large
 from fleet_agentpack.fleet.local.git import Git, Repository
@@ -37,7 +37,7 @@ def collect(job: Collection) -> tuple[bool | None, str | None]:
     copies = _copies(job)
     git = copies.git
     try:
-        agent = AgentFolders(Path(job.agents)).find(job.agent)
+        agent = find_agent(Path(job.agents), job.agent)
         if agent is None or agent.branch is None:
             return None, None
         origin, branch = copies.origin_of(agent), f"refs/heads/{agent.branch}"

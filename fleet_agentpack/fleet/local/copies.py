@@ -178,14 +178,17 @@ class WorkingCopies:
         copied = included_files(self.git, repository, wanted.copy)
         own = OwnRepository(self.git, repository, target, key, self.views, copied)
         head = self.git.text(repository, "symbolic-ref", "--quiet", "--short", "HEAD")
-        base_branch = wanted.base or head or None
+        named_base = wanted.base or head
+        # Not so a tag, a commit, or a detached HEAD.
+        base_branch = named_base if branches.ref_of(named_base) else None
+        upstream = (branches.at_its_home(base_branch), base) if base_branch else None
         who = self.git.identity(repository, self.author)
         start = self._with_changes(repository, base, own, who) if wanted.with_changes else base
         with self.locked(origin):
             branch = branches.free(key)
             try:
                 branches.move(branch, start, start)
-                own.make(branch, start, (base_branch, base) if base_branch else None, who)
+                own.make(branch, start, upstream, who)
                 copy_included(origin, target, copied)
                 missing = self._copy_submodules(wanted, repository, start, target)
             except BaseException:
@@ -212,7 +215,9 @@ class WorkingCopies:
         self, repository: Repository, base: str, own: OwnRepository, who: Identity
     ) -> str:
         """A commit of the project's files as they are, on top of the base. Raises 400."""
-        tree = repository.tree or repository.git_dir
+        tree = repository.tree
+        if tree is None:  # a bare repository has no changes
+            return base
         if self.git.commit_of(repository, "HEAD") != base:
             head = self.git.text(repository, "rev-parse", "--abbrev-ref", "HEAD")
             raise FleetError.bad_request(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.agents import AgentFolders, LocalAgent
+from fleet_agentpack.fleet.local.branches import Branches
 from fleet_agentpack.fleet.local.collect import collect
 from fleet_agentpack.fleet.local.copies import WorkingCopies
 from fleet_agentpack.fleet.local.git import NOTHING_OF_ITS_OWN, Git, Repository
@@ -71,11 +72,12 @@ class LocalFinishing:
         role = self.catalogue.known(local.role)
         branch = _branch_of(local)
         with self._at_rest(local) as origin:
-            base = local.base_branch and self._git.commit_of(
-                origin, f"refs/heads/{local.base_branch}"
-            )
+            ref = Branches(self._git, origin).ref_of(local.base_branch)
+            base = ref and self._git.commit_of(origin, ref)
             if not base:
-                raise FleetError.bad_request(f"The branch that {branch} came from is gone.")
+                raise FleetError.bad_request(
+                    f"{branch} came from no branch, or from one that is gone."
+                )
             if self._git.succeeds(
                 origin, "merge-base", "--is-ancestor", base, f"refs/heads/{branch}"
             ):
@@ -121,7 +123,10 @@ class LocalFinishing:
 
     def _plan(self, agent: LocalAgent, into: str | None) -> MergePlan:
         origin = self.copies.origin_of(agent)
-        return Merger(self._git, origin).plan(_branch_of(agent), into or agent.base_branch)
+        base = agent.base_branch
+        is_ours = Branches(self._git, origin).ref_of(base) == f"refs/heads/{base}"
+        default = base if is_ours else None  # the one that is checked out
+        return Merger(self._git, origin).plan(_branch_of(agent), into or default)
 
     def _message(self, origin: Repository, plan: MergePlan, agent: LocalAgent, squash: bool) -> str:
         if not squash:

@@ -140,16 +140,21 @@ class Git:
         return made
 
     def discover(self, directory: Path) -> Repository | None:
-        """The repository that a directory is in: its git directory and the root of its files."""
-        words = ("--path-format=absolute", "--git-dir", "--show-toplevel")
+        """The repository that a directory is in: its git directory and the root of its files.
+
+        A bare one has no files, and only its own directory is taken for it.
+        """
+        words = ("--path-format=absolute", "--git-dir", "--is-bare-repository", "--show-toplevel")
         try:
             found = self._git(directory, [*NOTHING_OF_ITS_OWN, "rev-parse", *words], {}, b"", GIT_S)
         except (FleetError, OSError):
             return None
         lines = found.text.splitlines()
-        if found.status != 0 or len(lines) != 2:
+        if lines[1:] == ["true"] and Path(lines[0]) == directory.resolve():
+            return Repository(Path(lines[0]))
+        if found.status != 0 or len(lines) != 3:
             return None
-        return Repository(Path(lines[0]), Path(lines[1]))
+        return Repository(Path(lines[0]), Path(lines[2]))
 
     def repository_of(self, directory: Path) -> Path | None:
         """The root of the repository that a directory is in."""

@@ -66,6 +66,7 @@ class Launcher:
             role.max_cost_usd if role else None,
             self.collection(agent, message),
             room.owned if room else [],
+            ledger=str(self.folders.streams.ledger.path),
         )
         return launch, prompt
 

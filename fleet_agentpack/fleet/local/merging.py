@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
+from fleet_agentpack.fleet.local.branches import Branches
 from fleet_agentpack.fleet.local.git import Git, Identity, Repository
 from fleet_agentpack.fleet.local.kept import named
 from fleet_agentpack.fleet.models import Merged
@@ -37,7 +38,9 @@ class Merger:
         current = self.git.text(self.origin, "symbolic-ref", "--quiet", "--short", "HEAD")
         name = into or current
         work = self.git.commit_of(self.origin, f"refs/heads/{branch}")
-        target = self.git.commit_of(self.origin, f"refs/heads/{name}") if name else None
+        ref = f"refs/heads/{name}"
+        is_branch = name and Branches(self.git, self.origin).ref_of(name) == ref
+        target = self.git.commit_of(self.origin, ref) if is_branch else None
         if work is None or target is None:
             missing = branch if work is None else name or "that is checked out"
             raise FleetError.bad_request(f"There is no branch {missing}.", field="into")

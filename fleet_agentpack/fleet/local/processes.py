@@ -56,6 +56,16 @@ def end_marked(variable: str, value: str, target: Target | None) -> None:
         time.sleep(POLL_S)
 
 
+def is_of_this_boot(at: float) -> bool:
+    """Whether a moment is after this machine was started; where that is not sure, it is not."""
+    up_s = (
+        time.clock_gettime(time.CLOCK_BOOTTIME)
+        if hasattr(time, "CLOCK_BOOTTIME")
+        else time.monotonic()
+    )
+    return at > time.time() - up_s
+
+
 def _has_mark(folder: Path, mark: bytes) -> bool:
     return mark in (folder / "environ").read_bytes().split(b"\0")
 

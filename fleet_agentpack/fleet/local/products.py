@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.agents import LocalAgent
+from fleet_agentpack.fleet.local.branches import Branches
 from fleet_agentpack.fleet.local.copies import WorkingCopies
 from fleet_agentpack.fleet.local.git import PLAIN_DIFF, Git, Repository
 from fleet_agentpack.fleet.local.pull_requests import pull_request_of
@@ -29,7 +30,8 @@ def product_of(copies: WorkingCopies, agent: LocalAgent) -> Product:
 def span_of(git: Git, origin: Repository, agent: LocalAgent) -> tuple[str, str]:
     """Where an agent's work begins and ends: what its branch shares with the one it came from."""
     tip = git.commit_of(origin, f"refs/heads/{agent.branch}") or agent.base or "HEAD"
-    begun = git.commit_of(origin, f"refs/heads/{agent.base_branch}") if agent.base_branch else None
+    ref = Branches(git, origin).ref_of(agent.base_branch)
+    begun = git.commit_of(origin, ref) if ref else None
     shared = git.text(origin, "merge-base", begun or agent.base or "HEAD", tip)
     return shared or agent.base or tip, tip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.local.agents import LocalAgent
+from fleet_agentpack.fleet.local.branches import Branches
 from fleet_agentpack.fleet.local.git import Git, Repository
 from fleet_agentpack.fleet.models import PullRequest
 from fleet_agentpack.kit.files import write_atomic
@@ -47,23 +49,31 @@ class PullRequests:
                 f"{agent.origin} has no remote called origin to push {agent.branch} to."
             )
         program = shutil.which("gh", path=self.environ.get("PATH"))
-        push = f"git -C {agent.origin} push origin {agent.branch}"
+        push = shlex.join(["git", "-C", agent.origin, "push", "origin", str(agent.branch)])
         if program is None or self._run([program, "auth", "status"]).status != 0:
-            return PullRequest(push, compare_address(remote, agent))
+            return PullRequest(push, compare_address(remote, agent, self._target(agent)))
         branch = f"refs/heads/{agent.branch}"
-        pushed = self._run(["git", "push", "--quiet", "origin", f"+{branch}:{branch}"])
+        # A rebase may have changed it, but commits of others on it are not ours to overwrite.
+        lease = ("--force-with-lease", "--force-if-includes")
+        pushed = self._run(["git", "push", "--quiet", *lease, "origin", f"{branch}:{branch}"])
         if pushed.status != 0:
             raise FleetError.unavailable(f"git could not push: {pushed.complaint[-500:]}")
         known = self._view(program, agent)
         if not known:
             words = ["--head", str(agent.branch), "--title", title, "--body", agent.spec]
-            base = ["--base", agent.base_branch] if agent.base_branch else []
+            target = self._target(agent)
+            base = ["--base", target] if target else []
             made = self._run([program, "pr", "create", *words, *base])
             if made.status != 0:
                 raise FleetError.unavailable(f"gh could not open it: {made.complaint[-500:]}")
             known = self._view(program, agent) or {"url": made.text.strip(), "status": "open"}
         write_atomic(folder / FILE, json.dumps(known), mode=0o600)
         return PullRequest(None, known["url"], known.get("status"))
+
+    def _target(self, agent: LocalAgent) -> str | None:
+        """The branch that the work is proposed for, as the remote calls it."""
+        name = agent.base_branch
+        return Branches(self.git, self.origin).at_its_home(name) if name else None
 
     def _view(self, program: str, agent: LocalAgent) -> dict[str, str]:
         """The pull request of a branch, as GitHub has it."""
@@ -87,12 +97,12 @@ class PullRequests:
         return run(argv, cwd=where, env=env, timeout_s=NETWORK_S)
 
 
-def compare_address(remote: str, agent: LocalAgent) -> str | None:
+def compare_address(remote: str, agent: LocalAgent, target: str | None) -> str | None:
     """Where a browser opens a pull request for a branch."""
     found = _ADDRESS.match(remote)
     if not found or "/" not in found[2]:
         return None
-    host, path, base = found[1], found[2], agent.base_branch or "HEAD"
+    host, path, base = found[1], found[2], target or "HEAD"
     if "gitlab" in host:
         return f"https://{host}/{path}/-/merge_requests/new?merge_request[source_branch]={agent.branch}"
     return f"https://{host}/{path}/compare/{base}...{agent.branch}?expand=1"

@@ -15,10 +15,13 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.fleet.local.mount_points import clear_mount_points
 from fleet_agentpack.fleet.local.places import Places
+
+if TYPE_CHECKING:
+    from fleet_agentpack.fleet.local.tasks import TaskFolder
 
 CHECK_S = 1.0
 INTERRUPT_S = 10.0
@@ -47,7 +50,8 @@ def main(folder_name: str, lock_number: str, place_number: str = "") -> None:
     try:
         child = start(folder, launch, lock)
     except OSError as error:
-        finish(folder, None, str(error))
+        with suppress(OSError):  # the disk may be full
+            finish(folder, None, str(error))
         tell(str(error))
         return
     tell("started")
@@ -134,6 +138,7 @@ def supervise(
 ) -> tuple[int, str | None]:
     """Wait for the program's end, and end it where its role's limits are reached."""
     minutes, cost = launch["max_minutes"], launch["max_cost_usd"]
+    task = task_of(folder, launch) if cost is not None else None
     deadline = time.monotonic() + minutes * 60 if minutes else None
     if deadline is None and cost is None:
         return child.wait(), None
@@ -143,7 +148,7 @@ def supervise(
         error = None
         if deadline and time.monotonic() >= deadline:
             error = f"It was ended after {minutes:g} minutes, its role's max_minutes."
-        elif cost and (_cost_so_far(folder) or 0) > cost:
+        elif task and cost and (task.result().cost_usd or 0) > cost:
             error = f"It was ended at more than {cost:g} USD, its role's max_cost_usd."
         if error:
             return end(folder, child), error
@@ -166,9 +171,9 @@ def wrap_up(
 ) -> None:
     """End what the program left behind, bring its work to the branch, record how it ended."""
     (folder / "wrapping-up").touch()
-    from fleet_agentpack.fleet.local.tasks import Collection, TaskFolder
+    from fleet_agentpack.fleet.local.tasks import Collection
 
-    task = TaskFolder(folder)
+    task = task_of(folder, launch)
     os.environ.pop("FLEET_AGENTPACK_TASK", None)
     task.end_left_overs()
     changed, problem = None, None
@@ -216,10 +221,13 @@ def write(path: Path, content: dict[str, Any]) -> None:
     temporary.rename(path)
 
 
-def _cost_so_far(folder: Path) -> float | None:
+def task_of(folder: Path, launch: dict[str, Any]) -> "TaskFolder":
+    """The task as the server sees it."""
+    from fleet_agentpack.fleet.ledger import Ledger
+    from fleet_agentpack.fleet.local.streams import Streams
     from fleet_agentpack.fleet.local.tasks import TaskFolder
 
-    return TaskFolder(folder).result().cost_usd
+    return TaskFolder(folder, Streams(Ledger(Path(launch["ledger"]))))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,21 +1,23 @@
-"""Reads a program's output once, as it grows: what was read is recorded, with how far it goes."""
+"""Reads a program's output once, as it grows: what was read, and how far that goes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from msgspec import Struct, convert
+from msgspec import Struct
 
-from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.fleet.models import shorten
+from fleet_agentpack.fleet.readable import newest
 
 MAX_LINE = 4_000_000  # a longer line of output cannot be a result
 CHUNK = 1 << 20
 MAX_DENIALS = 20
+LONGEST_PROGRESS = 300
 JsonObject = Mapping[str, object]
 
 
@@ -38,6 +40,7 @@ class ProgramResult:
     cost_usd: float | None = None
     denied: tuple[str, ...] = ()  # what it wanted to do and was not allowed to
     asked: str | None = None  # a question that it put to the user
+    progress: str | None = None  # what it said or did last, on one line
 
 
 @dataclass(frozen=True)
@@ -62,18 +65,9 @@ class Stream:
     rows: int = 0  # objects seen
     found: dict[str, Any] = field(default_factory=dict)
     denied: list[str] = field(default_factory=list)
-
-    @classmethod
-    def load(cls, path: Path) -> Stream:
-        """The recorded state; a new one where there is none."""
-        try:
-            return convert(json.loads(path.read_bytes()), cls)
-        except (OSError, ValueError):
-            return cls()
-
-    def save(self, path: Path) -> None:
-        """Record the state."""
-        write_atomic(path, json.dumps(asdict(self)), mode=0o600)
+    progress: str | None = None
+    skipping: bool = False  # within a line that is too long
+    whole: bool = False  # there will be no more
 
     def advance(self, output: Path, readings: Sequence[Reading], *, ended: bool) -> bool:
         """Read on from where the last reading stopped; returns whether there was news."""
@@ -103,27 +97,30 @@ class Stream:
             cost_usd=float(cost) if isinstance(cost, int | float) else None,
             denied=tuple(self.denied),
             asked=_text(self.found.get("asked")),
+            progress=self.progress,
         )
 
     def _lines(self, stream: BinaryIO, ended: bool) -> Iterator[bytes]:
         """The whole lines; the last one also without its end, once there will be no more."""
-        rest, skipping = b"", False
+        rest = b""
         while chunk := stream.read(CHUNK):
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
                 self.offset += len(line) + 1
-                if not skipping:
+                if not self.skipping:
                     yield line
-                skipping = False
+                self.skipping = False
             if len(rest) > MAX_LINE:
-                self.offset, rest, skipping = self.offset + len(rest), b"", True
+                self.offset, rest, self.skipping = self.offset + len(rest), b"", True
         if ended and rest:
             self.offset += len(rest)
-            if not skipping:
+            if not self.skipping:
                 yield rest
 
     def _take(self, line: bytes, readings: Sequence[Reading]) -> None:
         row = _parsed(line)
+        told = newest(row.fields if row else line.decode("utf-8", "replace"))
+        self.progress = shorten(told, LONGEST_PROGRESS) if told else self.progress
         if row is None:
             return
         self.rows += 1

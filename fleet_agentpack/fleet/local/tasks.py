@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,9 +25,11 @@ from fleet_agentpack.fleet.local.processes import (
     TASK_VARIABLE,
     Target,
     end_marked,
+    is_of_this_boot,
     signal_target,
 )
-from fleet_agentpack.fleet.local.stream import ProgramResult, Reading, Stream
+from fleet_agentpack.fleet.local.stream import ProgramResult, Reading
+from fleet_agentpack.fleet.local.streams import Streams
 from fleet_agentpack.fleet.models import Episode, Message, shorten
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.process import run
@@ -42,6 +44,7 @@ POLL_S = 0.05
 MAX_LOG = 1_000_000
 LOST = "The process ended without recording how; it may have been killed."
 NO_TURN = "It waited for its turn, and what waited for it was killed."
+STOPPED = "The task was stopped before it began."
 NEVER_STARTED = "The server ended before the program was started."
 _ROOT = Path(fleet_agentpack.__file__).parents[1]
 _BOOT = (
@@ -93,6 +96,7 @@ class Launch:
     owned: list[str] = field(default_factory=list)  # what the agent may change of the sandbox
     places: str | None = None  # where it waits for a place, if there is none yet
     places_count: int = 0
+    ledger: str = ""  # where what was read of its output is recorded
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,19 @@ class Exit:
 class TaskFolder:
     """One task's files."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, streams: Streams) -> None:
         self.path = path
+        self._streams = streams
 
     def prepare(self, record: TaskRecord, launch: Launch, prompt: str) -> int:
-        """Write down a task before anything of it runs; returns its lock, which is held."""
-        self.path.mkdir(parents=True, mode=0o700)
+        """Write down a task before anything of it runs; returns its lock, which is held.
+
+        Raises 409 for one that was stopped meanwhile: only a stop writes here before.
+        """
+        try:
+            self.path.mkdir(parents=True, mode=0o700)
+        except FileExistsError as error:
+            raise FleetError.conflict(STOPPED) from error
         lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if launch.places:
@@ -134,17 +145,23 @@ class TaskFolder:
         """
         inherited = [lock] if place is None else [lock, place]
         argv = [sys.executable, "-I", "-c", _BOOT, str(_ROOT), str(self.path)]
-        done = run(
-            [*argv, *map(str, inherited)],
-            env={**environ, TASK_VARIABLE: self.path.name},
-            cwd=Path(launch.directory),
-            timeout_s=START_S,
-            pass_fds=inherited,
-        )
-        if done.text not in ("started", "waiting"):
-            raise FleetError.unavailable(
-                f"{launch.command[0]} could not be started: {done.text or done.complaint}"
+        try:
+            done = run(
+                [*argv, *map(str, inherited)],
+                env={**environ, TASK_VARIABLE: self.path.name},
+                cwd=Path(launch.directory),
+                timeout_s=START_S,
+                pass_fds=inherited,
             )
+        except TimeoutError as error:
+            self.end_left_overs()
+            told = f"{launch.command[0]} did not start within {START_S:g} s."
+            raise FleetError.unavailable(told) from error
+        if done.text not in ("started", "waiting") and (self.path / "interrupted").exists():
+            raise FleetError.conflict(STOPPED)
+        if done.text not in ("started", "waiting"):
+            why = done.text or (done.complaint.splitlines() or ["it ended at once"])[-1]
+            raise FleetError.unavailable(f"{launch.command[0]} could not be started: {why}")
 
     @property
     def record(self) -> TaskRecord | None:
@@ -183,7 +200,7 @@ class TaskFolder:
         began = target.at if target and target.at else record.at
         episode = Episode(record.id, datetime.fromtimestamp(began, UTC), record.description)
         if self.running:
-            return episode
+            return replace(episode, progress=self.result().progress or "")
         ended = self.ended
         closed_at = datetime.fromtimestamp(ended.at if ended else self._last_sign(), UTC)
         if (self.path / "interrupted").exists():
@@ -203,20 +220,22 @@ class TaskFolder:
         """What the program itself reported; its output is read once, and no further than needed."""
         record = self.record
         readings: Sequence[Reading] = record.readings if record else ()
-        stream = Stream.load(self.path / "stream.json")
-        if stream.advance(self.path / "output", readings, ended=not self.running):
-            with suppress(OSError):
-                stream.save(self.path / "stream.json")
+        stream = self._streams.load(self.path.name)
+        if not stream.whole and stream.advance(
+            self.path / "output", readings, ended=not self.running
+        ):
+            self._streams.save(self.path.name, stream)
         return stream.result
 
     def read_to_the_end(self) -> None:
         """Read what is left of the output, once there will be no more."""
-        record, stream = self.record, Stream.load(self.path / "stream.json")
+        record, stream = self.record, self._streams.load(self.path.name)
         stream.advance(self.path / "output", record.readings if record else (), ended=True)
         if record and record.denied_in_errors:
             for denied in re.findall(record.denied_in_errors, self._tail("errors", MAX_LOG)):
                 stream.deny(f"Bash: {shorten(denied)}")
-        stream.save(self.path / "stream.json")
+        stream.whole = True
+        self._streams.save(self.path.name, stream)
 
     @property
     def question(self) -> str | None:
@@ -247,16 +266,33 @@ class TaskFolder:
         self.end_left_overs()
 
     def end_left_overs(self) -> None:
-        """End what the program left behind."""
-        end_marked(TASK_VARIABLE, self.path.name, self._target())
+        """End what the program left behind.
+
+        Its number may be another program's by now, once its end is recorded or after a restart.
+        """
+        target = self._target()
+        is_known = target is not None and self.ended is None and is_of_this_boot(target.at)
+        end_marked(TASK_VARIABLE, self.path.name, target if is_known else None)
 
     def messages(self) -> list[Message]:
-        """The lines of the task's output and errors."""
-        return [
-            Message(who, line)
-            for who in ("output", "errors")
-            for line in self._tail(who, MAX_LOG).splitlines()
-        ]
+        """The lines of the task's output and errors, the newest of very many."""
+        return [message for who in ("output", "errors") for message in self._lines(who)]
+
+    def _lines(self, name: str) -> Iterator[Message]:
+        try:
+            with (self.path / name).open("rb") as stream:
+                at = max(0, stream.seek(0, os.SEEK_END) - MAX_LOG)
+                stream.seek(at)
+                if at:  # in the middle of a line
+                    at += len(stream.readline())
+                for line in stream:
+                    text = line.decode("utf-8", "replace").strip()
+                    if text:
+                        key = f"{self.path.name}:{name}:{at}"
+                        yield Message(name, text, None, key, not line.endswith(b"\n"))
+                    at += len(line)
+        except OSError:
+            return
 
     def _failed(self, result: ProgramResult, ended: Exit | None) -> bool:
         """Whether it failed: by its own word or end, or since nothing came of what was denied."""

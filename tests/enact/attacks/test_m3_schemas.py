@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.enact import schemas
+from fleet_agentpack.enact.bundle import LONGEST_HEADER, BundleError, unpack
 from fleet_agentpack.enact.errors import EnactError
 from tests.enact.attacks.publisher import NAME, publish
 from tests.enact.kit import refused
@@ -106,3 +108,23 @@ def test_a_schema_that_is_very_deep_is_not_installed(home: Path, levels: int) ->
         manifest.write(f"inputSchema: {text}\n")
     with refused("MANIFEST_INVALID"):
         service.install(NAME)
+
+
+def member(kind: bytes, content: bytes, size: int | None = None) -> bytes:
+    """One member of an archive as it lies there, whatever it says of its size."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, len(content) if size is None else size
+    return info.tobuf(tarfile.GNU_FORMAT) + content + b"\0" * (-len(content) % tarfile.BLOCKSIZE)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_the_headers_of_a_bundle_cannot_hang_us(kind: bytes) -> None:
+    """A run of digits in one is searched in the square of its length, with every thread waiting."""
+    for archive in (member(kind, b"1" * 20_000), member(kind, b"1" * LONGEST_HEADER) * 40):
+        with pytest.raises(BundleError, match="headers are too long"):
+            unpack(archive + b"\0" * 1024)
+
+
+def test_a_member_of_less_than_no_bytes_is_refused() -> None:
+    with pytest.raises(BundleError, match="less than no bytes"):
+        unpack(member(tarfile.REGTYPE, b"", -512) + b"\0" * 1024)

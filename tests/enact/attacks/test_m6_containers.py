@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from fleet_agentpack.enact import aftermath
 from fleet_agentpack.enact.arguments import Mount
-from fleet_agentpack.enact.backends import container, gateway
+from fleet_agentpack.enact.backends import container, gateway, holder
 from fleet_agentpack.enact.backends.container import Container
 from fleet_agentpack.enact.backends.job import Job
 from fleet_agentpack.enact.network import Reach
@@ -88,33 +89,82 @@ def test_where_selinux_enforces_a_container_is_confined_and_reads_its_mounts(
 def test_single_hosts_are_held_by_a_network_that_has_only_the_proxy(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-
-    @contextlib.contextmanager
-    def network(granted: Sequence[str], entering: Sequence[str]) -> Iterator[tuple[Proxy, Path]]:
-        asked.append((granted, entering))
-        yield Proxy(Reach.of(granted)), Path("/proc/77/ns/net")
-
-    monkeypatch.setattr(gateway, "network", network)
+    asked = networks(monkeypatch)
     for hosts in (("api.example.test",), ("*",)):
         line = command(home, network=hosts)
         assert "--network ns:/proc/77/ns/net " in line and "bridge" not in line
-    assert asked == [(("api.example.test",), []), (("*",), [])]
+    alone = ["unshare", "--net", "--"]
+    assert asked == [(("api.example.test",), alone), (("*",), alone)]
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     command(home, network=("*",))
-    assert asked[-1][1] == [str(home / "podman"), "unshare"], "without root, in podman's namespace"
+    engine = str(home / "podman")
+    assert asked[-1][1] == [engine, "unshare", *alone], "without root, in podman's namespace"
 
 
-def test_docker_has_the_whole_network_or_none(home: Path) -> None:
-    with refused("PROVIDER_UNAVAILABLE"):
-        command(home, "docker", network=("api.example.test",))
-    assert "--network bridge" in command(home, "docker", network=("*",))
+def networks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Sequence[str], list[str]]]:
+    """The networks that are asked for from now on: their hosts, and what would make them."""
+    asked = []
+
+    @contextlib.contextmanager
+    def network(
+        granted: Sequence[str], making: Callable[[Path], Iterable[str]], _env: object = None
+    ) -> Iterator[tuple[Proxy, Path]]:
+        asked.append((granted, [*making(Path("/way"))]))
+        yield Proxy(Reach.of(granted)), Path("/proc/77/ns/net")
+
+    monkeypatch.setattr(gateway, "network", network)
+    return asked
 
 
-def test_a_network_that_cannot_be_made_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docker_joins_a_container_of_ours_in_which_nothing_of_a_publisher_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = networks(monkeypatch)
+    for hosts in (("api.example.test",), ("*",)):
+        line = command(home, "docker", network=hosts)
+        assert "bridge" not in line
+        granted, making = asked.pop()
+        held = " ".join(making)
+        assert granted == hosts and making[-1] == holder.EMPTY
+        assert f"--network container:{making[making.index('--name') + 1]} " in line
+        for option in ("--network none", "--read-only", "--cap-drop ALL", "--pids-limit 8"):
+            assert f" {option} " in held
+        assert "source=/usr,target=/usr,readonly" in held and "target=/way,readonly" in held
+        assert str(home) not in held.replace(str(home / "docker"), "")
+
+
+def test_the_empty_image_is_made_once(home: Path) -> None:
+    (home / "docker").write_text(
+        f"#!/bin/sh\necho $* >> {home}/calls\n"
+        f"if [ $1 = import ]; then cat > {home}/image; else test -e {home}/image; fi\n"
+    )
+    (home / "docker").chmod(0o755)
+    for _ in range(2):
+        assert holder.image([str(home / "docker")], {"PATH": os.defpath}) == holder.EMPTY
+    calls = (home / "calls").read_text().splitlines()
+    looked = f"image inspect {holder.EMPTY}"
+    assert calls == [looked, f"import - {holder.EMPTY}", looked]
+    with tarfile.open(home / "image") as archive:
+        assert archive.getnames() == []
+
+
+def test_an_engine_in_a_virtual_machine_has_the_whole_network_or_none(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container.sys, "platform", "darwin")
+    for engine in ("docker", "podman"):
+        with refused("PROVIDER_UNAVAILABLE"):
+            command(home, engine, network=("api.example.test",))
+        assert "--network bridge" in command(home, engine, network=("*",))
+
+
+@pytest.mark.parametrize("engine", ["podman", "docker"])
+def test_a_network_that_cannot_be_made_is_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
     monkeypatch.setattr(gateway, "_HOLDER", "raise SystemExit('not permitted')")
     with refused("PROVIDER_UNAVAILABLE") as refusal:
-        command(home, network=("api.example.test",))
+        command(home, engine, network=("api.example.test",))
     assert "could not be made" in refusal.error.message
 
 

@@ -300,3 +300,54 @@ except network.HostError as error:
     if done.returncode:
         pytest.skip("no network namespace can be made here")
     assert "has to be granted too" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1\0.example.test", "a b.example.test", "é.example.test"])
+def test_a_name_that_a_resolver_reads_in_another_way_is_refused(name: str) -> None:
+    """Some resolvers stop at a NUL, so that the granted part of the name is not what is reached."""
+    for granted in (["*.example.test", "127.0.0.1"], ["*", "127.0.0.1"]):
+        with pytest.raises(HostError, match="is no name of a host"):
+            Reach.of(granted).addresses(name, 443)
+
+
+@needs_bwrap
+def test_nor_does_the_proxy_connect_to_the_first_part_of_such_a_name(home: Path, here: int) -> None:
+    code = f"""
+import os, socket
+from urllib.parse import urlsplit
+proxy = urlsplit(os.environ["HTTPS_PROXY"])
+for line in (b"CONNECT 127.0.0.1\\0.example.test:{here}", b"GET http://127.0.0.1\\0.example.test:{here}/"):
+    with socket.create_connection((proxy.hostname, proxy.port)) as way:
+        way.sendall(line + b" HTTP/1.1\\r\\n\\r\\n")
+        print(way.recv(100).decode()[:12])
+"""
+    hosts = (f"*.example.test:{here}", f"127.0.0.1:{here}")
+    assert set(str(run(home, code, *hosts).output).splitlines()) <= {"HTTP/1.1 403", "HTTP/1.1 400"}
+
+
+@pytest.mark.parametrize("address", ["168.63.129.16", "192.0.0.192", "::ffff:168.63.129.16"])
+def test_what_a_cloud_tells_its_machines_at_public_addresses_is_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "_resolve", lambda *_: [ipaddress.ip_address(address)])
+    with pytest.raises(HostError, match="has to be granted too"):
+        Reach.of(["*"]).addresses("metadata.example.test", 80)
+
+
+@needs_bwrap
+@pytest.mark.parametrize("given", ["127.0.0.1", "127.0.0.1:{port}", "user:word@127.0.0.1:{port}"])
+def test_a_server_is_told_the_host_that_was_checked(home: Path, here: int, given: str) -> None:
+    code = f"""
+import os, socket
+from urllib.parse import urlsplit
+proxy = urlsplit(os.environ["HTTP_PROXY"])
+with socket.create_connection((proxy.hostname, proxy.port)) as way:
+    way.sendall(b"GET http://{given.format(port=here)}/x HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n")
+    said = b""
+    while more := way.recv(1000):
+        said += more
+    print(said.decode().splitlines()[-1])
+"""
+    result = run(home, code, f"127.0.0.1:{here}")
+    expected = f"/x for 127.0.0.1:{here}" if ":" in given else "fleet-agentpack: "
+    assert str(result.output).startswith(expected)

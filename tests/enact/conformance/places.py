@@ -16,9 +16,12 @@ from fleet_agentpack.enact.settings import ContainerSettings
 from tests.enact.kit import add_tool, make_service, use_directory
 
 NAME = "eve/case"
-ENGINE_VARIABLES = ("_EXPERIMENTAL_DAGGER_RUNNER_HOST", "_EXPERIMENTAL_DAGGER_CLI_BIN")
+ENGINE_VARIABLES = (
+    *("_EXPERIMENTAL_DAGGER_RUNNER_HOST", "_EXPERIMENTAL_DAGGER_CLI_BIN", "DOCKER_HOST"),
+)
 OUTSIDE = {key: os.environ[key] for key in ENGINE_VARIABLES if key in os.environ}
 DAGGER_IMAGE = os.environ.get("ENACT_DAGGER_IMAGE", "")
+DOCKER_IMAGE = os.environ.get("ENACT_DOCKER_IMAGE", "busybox:latest")
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ KINDS = {
     for kind in (
         Kind("bubblewrap", {"processes": _AS_ROOT}, has_images=False),
         Kind("podman"),
-        Kind("docker", {"host": _WHOLE, "deaf": _WHOLE}),
+        Kind("docker"),
         Kind("dagger", {"host": _WHOLE, "deaf": _WHOLE}),
         Kind("local", dict.fromkeys(_OPEN, Lack("no")), has_images=False),
     )

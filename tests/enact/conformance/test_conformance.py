@@ -12,7 +12,7 @@ import pytest
 
 from fleet_agentpack.enact.errors import EnactError
 from tests.enact.conformance.cases import CASES
-from tests.enact.conformance.places import DAGGER_IMAGE, KINDS, Place
+from tests.enact.conformance.places import DAGGER_IMAGE, DOCKER_IMAGE, KINDS, OUTSIDE, Place
 from tests.enact.conformance.record import keep, recorded
 from tests.enact.test_container import IMAGE, image
 
@@ -47,14 +47,14 @@ def place(request: pytest.FixtureRequest, home: Path, work: Path) -> Place:
 @pytest.fixture(scope="module")
 def docker_image() -> str:
     """An image with busybox in docker, where an engine runs."""
-    found = subprocess.run(["docker", "version"], capture_output=True) if _has_docker() else None
-    if found is None or found.returncode:
+    if not shutil.which("docker"):
+        pytest.skip("docker is not installed")
+    found = subprocess.run(
+        ["docker", "version"], capture_output=True, env={**os.environ, **OUTSIDE}
+    )
+    if found.returncode:
         pytest.skip("no docker engine runs here")
-    return os.environ.get("ENACT_DOCKER_IMAGE", "busybox:latest")
-
-
-def _has_docker() -> bool:
-    return shutil.which("docker") is not None
+    return DOCKER_IMAGE
 
 
 @pytest.mark.parametrize("name", CASES)

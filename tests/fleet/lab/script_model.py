@@ -12,6 +12,7 @@ import json
 import re
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -66,10 +67,10 @@ class ScriptModel(ThreadingHTTPServer):
             place = _PLACE.search(json.dumps(body.get("system", "")) + json.dumps(messages))
             path = f"{place[1] if place else '.'}/{step['write']}"
             given = {"file_path": path, "content": step["text"]}
-            return {"type": "tool_use", "id": f"toolu_{done:04}", "name": "Write", "input": given}
+            return {"type": "tool_use", "id": new_id("toolu"), "name": "Write", "input": given}
         if "run" in step:
             given = {"command": step["run"], "description": "step"}
-            return {"type": "tool_use", "id": f"toolu_{done:04}", "name": "Bash", "input": given}
+            return {"type": "tool_use", "id": new_id("toolu"), "name": "Bash", "input": given}
         return {"type": "text", "text": step["say"]}
 
     def for_codex(self, body: dict[str, Any]) -> Step | dict[str, Any]:
@@ -98,6 +99,11 @@ class ScriptModel(ThreadingHTTPServer):
         arguments = json.dumps(given.get(tool, {"command": ["bash", "-lc", command]}))
         call = {"id": f"fc_{done}", "call_id": f"call_{done}", "name": tool, "arguments": arguments}
         return {"type": "function_call", **call}
+
+
+def new_id(kind: str) -> str:
+    """Messages with one id are one message for a program that reads its conversation again."""
+    return f"{kind}_{uuid.uuid4().hex[:16]}"
 
 
 @contextmanager
@@ -161,7 +167,7 @@ def _stop(block: dict[str, Any]) -> str:
 def _message(body: dict[str, Any], block: dict[str, Any]) -> list[dict[str, Any]]:
     usage = {"input_tokens": 100, "output_tokens": 20}
     message = {
-        "id": "msg_1",
+        "id": new_id("msg"),
         "type": "message",
         "role": "assistant",
         "model": body.get("model", "m"),
