@@ -188,17 +188,19 @@ def _writes(survey: Survey, target: str) -> Iterator[Change]:
     new, reason = partial(tuple.__new__, Change), "file missing"  # there may be very many
     is_new = not any(each.files or each.stray for each in recorded.by_root.values())
     for path, output in survey.desired.outputs[target].items():
-        before, blob = actual[path], output.blob
-        if before is not None and before.sha256 == blob.sha256:
-            if before.executable or not blob.executable:
+        before = actual[path]
+        if before is not None and before.sha256 == output.blob.sha256:
+            if before.executable or not output.blob.executable:
                 continue
         elif links and path in links and _leads_to_the_same(survey, output):
             continue
         if before is None:
-            entry = None if is_new else recorded.entry(output.root, path)
+            root, _, _, ids = output
+            entry = None if is_new else recorded.entry(root, path)
             written = entry.sha256 if entry else None
-            facts = (None, output, reason, written, output.module_ids, UNKNOWN, None, False)
-            yield new((output.root, "create", path, *facts))
+            yield new(
+                (root, "create", path, None, output, reason, written, ids, UNKNOWN, None, False)
+            )
         else:
             yield _update(survey, output, before)
 

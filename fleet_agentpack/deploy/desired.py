@@ -224,14 +224,12 @@ def _refuse_file_as_directory(desired: Desired) -> None:
 
 def _refuse_same_name(desired: Desired) -> None:
     """Names that differ only in case or Unicode form are one file on some file systems."""
-    for outputs in desired.outputs.values():
-        paths = "\0".join(outputs)  # in one piece: there may be ten thousand
-        if paths.isascii() and len(set(paths.lower().split("\0"))) == max(len(outputs), 1):
-            continue
+    folding = {root for root in desired.roots if folds_names(root.dir)}
+    for target in {root.target for root in folding}:
         seen: dict[str, Output] = {}
-        for path, output in outputs.items():
+        for path, output in desired.outputs[target].items():
             known = seen.setdefault(_folded(path), output)
-            if known is not output and folds_names(output.root.dir):
+            if known is not output and output.root in folding:
                 raise _conflict(known, output, "clash, because the file system ignores case, at")
 
 

@@ -95,7 +95,7 @@ class HashCache:
                 reads.shared(path)
             size = found.st_size
             data = os.read(descriptor, size + 1) if size < WHOLE_READ else b""
-            if len(data) == size and data:
+            if data and len(data) == size:
                 sha256 = hashlib.sha256(data).hexdigest()
             else:  # large, empty, or growing under us
                 os.lseek(descriptor, 0, os.SEEK_SET)

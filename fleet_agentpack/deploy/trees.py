@@ -92,7 +92,8 @@ class TreeReader:
 
     def _new(self, path: str, state: FileState) -> Blob:
         _check_encoding(path)
-        blob = Blob(state.sha256, state.executable, path, private=state.private)
+        sha256, executable, private, _, _ = state
+        blob = Blob(sha256, executable, path, None, "upstream", private)
         self._blobs[path] = state, blob
         return blob
 

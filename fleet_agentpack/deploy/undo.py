@@ -58,15 +58,32 @@ def prepare_undo(past: Past, to: str) -> Restoration:
     back = Restoration(past.home, ownership, "undo", chosen.pack, chosen.project, goal)
     back.undone = [event.id for event in events]
     latest, roots = last_rows(events), RootReader(past.reader)
+    edited = brought_back(events)
     for path, row in first_rows(events).items():
         holder = holder_of(ownership.record, row)
         back.roots[holder] = None
+        written = None if path in edited else latest[path].after
         try:
-            _undo_path(back, holder, row, latest[path], roots)
+            _undo_path(back, holder, row, written, roots)
         except WayOutError as error:
             back.warnings.append(left_alone(error))
     back.warnings = list(dict.fromkeys(back.warnings))
     return back
+
+
+def brought_back(events: Sequence[Event]) -> set[str]:
+    """The paths that have an edit again: an apply overwrote it, and was undone itself."""
+    seen: dict[str, State | None] = {}
+    edits: dict[str, list[State]] = {}
+    found = set()
+    for event in events:
+        for row in event.rows:
+            if row.path in seen and row.before and not holds(row.before, seen[row.path]):
+                edits.setdefault(row.path, []).append(row.before)
+            seen[row.path] = row.after
+            again = any(holds(row.after, edit) for edit in edits.get(row.path, ()))
+            (found.add if again and event.kind == "undo" else found.discard)(row.path)
+    return found
 
 
 def relevant(events: Sequence[Event], chosen: Event) -> list[Event]:
@@ -91,11 +108,11 @@ def holder_of(record: Record, row: EventRow) -> Holder:
 
 
 def _undo_path(
-    back: Restoration, holder: Holder, row: EventRow, last: EventRow, roots: RootReader
+    back: Restoration, holder: Holder, row: EventRow, written: State | None, roots: RootReader
 ) -> None:
     found = roots.at(holder, row.path)
     held = _held_now(back.ownership.record, holder, row)
-    untouched = found is None or holds(found, last.after)
+    untouched = found is None or holds(found, written)
     wanted, source = state_before(row, held)
     if not is_exactly(found, wanted):
         if not untouched:

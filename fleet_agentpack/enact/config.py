@@ -29,6 +29,8 @@ DEFAULT_SEARCH_TTL_S = 300.0
 DEFAULT_MEMORY = 2 * 1024**3
 DEFAULT_PROCESSES = 256
 DEFAULT_SCRATCH = 256 * 1024**2
+DEFAULT_BUILD_TIMEOUT_S = 600.0
+DEFAULT_BUILD_SIZE = 1024**3
 LARGEST_CONFIG = 1024 * 1024
 
 S = TypeVar("S")
@@ -81,6 +83,8 @@ class ExecutionConfig:
     memory_bytes: int = DEFAULT_MEMORY
     processes: int = DEFAULT_PROCESSES
     scratch_bytes: int = DEFAULT_SCRATCH
+    build_timeout_s: float = DEFAULT_BUILD_TIMEOUT_S
+    build_bytes: int = DEFAULT_BUILD_SIZE
     strict: bool = False  # refuse to run where a part of the sandbox is missing
 
 
@@ -216,6 +220,8 @@ class _Execution:
     defaultTimeout: Any = None  # as a tool writes its timeout: 30s
     memory: Any = None  # such as 2GiB
     scratch: Any = None
+    buildTimeout: Any = None
+    buildSize: Any = None  # of everything that building one tool writes
     processes: Count = DEFAULT_PROCESSES
     sandbox: Annotated[Literal["strict", "standard"], Rule("one of strict, standard")] | None = None
 
@@ -231,6 +237,8 @@ def _execution(section: _Execution) -> ExecutionConfig:
         _quantity("memory", section.memory, size, DEFAULT_MEMORY),
         section.processes,
         _quantity("scratch", section.scratch, size, DEFAULT_SCRATCH),
+        _quantity("buildTimeout", section.buildTimeout, seconds, DEFAULT_BUILD_TIMEOUT_S),
+        _quantity("buildSize", section.buildSize, size, DEFAULT_BUILD_SIZE),
         section.sandbox == "strict",
     )
 

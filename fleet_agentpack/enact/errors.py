@@ -26,6 +26,11 @@ def ask_user(step: str) -> Action:
     return Action.instruction(f"ask the user to {step}", step)
 
 
+def ask_to_run(*words: str, why: str = "run") -> Action:
+    """A command that only the user can run."""
+    return Action.command(*words, text=f"ask the user to {why}: {{}}", person=f"{why}: {{}}")
+
+
 def then_again(step: str) -> Action:
     """A step after which the same call can succeed."""
     return Action.instruction(f"{step}, then call again", step)
@@ -259,13 +264,13 @@ class EnactError(AppError):
     @classmethod
     def withdrawn_since(cls, name: str, version: str, words: str) -> Self:
         """The installed version was withdrawn after the install."""
-        update = Action.command("tool", "update", name, text="ask the user to run: {}")
+        update = ask_to_run("tool", "update", name)
         return cls("VERSION_YANKED", words, update, FIND_ANOTHER, tool=name, version=version)
 
     @classmethod
     def untrusted_since(cls, name: str, words: str) -> Self:
         """An installed version about which the registry no longer tells everything."""
-        audit = Action.command("tool", "audit", text="ask the user to check again with: {}")
+        audit = ask_to_run("tool", "audit", why="check again with")
         return cls("TRUST_REFUSED", words, audit, FIND_ANOTHER, tool=name)
 
     @classmethod

@@ -122,6 +122,8 @@ class Installer:
         execution, receipt = self._config().execution_or_default, acquired.receipt
         report(1, 2, f"installing {receipt.name}@{receipt.version}")
         replaced = store.install(acquired.package, receipt, project=project)
+        if replaced.version:
+            self._runner().builds.forget_unneeded(store, receipt.name)
         message = f"Installed {receipt.name}@{receipt.version}"
         if replaced.version and replaced.version != receipt.version:
             message += f" (was {replaced.version})"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NotRequired, Protocol, TypedDict, TypeVar
 
+from fleet_agentpack.enact import declared as said
 from fleet_agentpack.enact import names, quantities, template
-from fleet_agentpack.enact.network import Host, HostError
-from fleet_agentpack.enact.permissions import ANYWHERE, MOST_WANTED, is_too_much
+from fleet_agentpack.enact.permissions import MOST_WANTED, is_too_much
 from fleet_agentpack.kit import frontmatter, yaml12
 from fleet_agentpack.kit.visible import visible_throughout
 
@@ -92,6 +92,8 @@ class Manifest:
     scripts: Mapping[str, Script] = field(default_factory=dict)
     image: str | None = None
     network: tuple[str, ...] = ()  # hosts, or `*` for any
+    build: tuple[str, ...] = ()  # commands, carried out once before the first run
+    build_network: tuple[str, ...] = ()
     resources: Resources = Resources()
     stdin_json: bool = False  # whether the arguments are also sent to standard input, as JSON
     timeout_s: float | None = None
@@ -161,7 +163,9 @@ def parse(data: Mapping[str, object], body: str = "") -> Manifest:
         command=_command(data, inherited),
         scripts=_scripts(data, inherited),
         image=_image(data),
-        network=_network(data),
+        network=_said(said.hosts, data, "x-network"),
+        build=_said(said.build_steps, data),
+        build_network=_said(said.build_hosts, data),
         resources=_resources(data),
         stdin_json=_string(data, "x-stdin") == "json",
         timeout_s=_quantity(data, "timeout", quantities.seconds),
@@ -169,11 +173,7 @@ def parse(data: Mapping[str, object], body: str = "") -> Manifest:
         annotations=annotations,
         tags=_strings(data, "tags"),
         license=_string(data, "license") or None,
-        warnings=tuple(
-            f"{name}: its {key} commands are never run"
-            for key in ("build", "hooks")
-            if data.get(key)
-        ),
+        warnings=tuple(said.never_run(name, data)),
     )
 
 
@@ -242,19 +242,13 @@ def _resources(data: Mapping[str, object]) -> Resources:
     return Resources(*sizes)
 
 
-def _network(data: Mapping[str, object]) -> tuple[str, ...]:
-    """The hosts that a tool asks for: `x-network: true`, or a list of them."""
-    if not isinstance(data.get("x-network"), list):
-        return (ANYWHERE,) if _flag(data, "x-network") else ()
-    hosts = _strings(data, "x-network")
-    if is_too_much(hosts):
-        raise ManifestError(f"x-network asks for too much: at most {MOST_WANTED} hosts")
+def _said(
+    read: Callable[..., tuple[str, ...]], data: Mapping[str, object], *keys: str
+) -> tuple[str, ...]:
     try:
-        for each in hosts:
-            Host.parse(each)
-    except HostError as error:
-        raise ManifestError(f"x-network: {error}") from error
-    return hosts
+        return read(data, *keys)
+    except ValueError as error:
+        raise ManifestError(str(error)) from error
 
 
 def _version(data: Mapping[str, object]) -> str | None:

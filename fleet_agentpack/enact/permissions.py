@@ -27,6 +27,7 @@ class Permissions:
     variables: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()  # hosts, for the commands that build it
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Permissions:
@@ -44,10 +45,9 @@ class Permissions:
 
     def said(self) -> str:
         """One line for people and models; empty when there is nothing to say."""
-        hosts = [each for each in self.network if each != ANYWHERE]
-        network = "the network" if ANYWHERE in self.network else f"the network ({', '.join(hosts)})"
         parts = [
-            *([network] if self.network else []),
+            *([_network(self.network)] if self.network else []),
+            *([f"{_network(self.build)} while it is built"] if self.build else []),
             *([f"the variables {', '.join(self.variables)}"] if self.variables else []),
             *([f"reading {', '.join(self.read)}"] if self.read else []),
             *([f"writing to {', '.join(self.write)}"] if self.write else []),
@@ -65,7 +65,13 @@ class Permissions:
 
 
 # What can be granted, and the option of `tool allow` that grants it.
-KINDS = {"network": "--network", "variables": "--env", "read": "--read", "write": "--write"}
+KINDS = {
+    "network": "--network",
+    "variables": "--env",
+    "read": "--read",
+    "write": "--write",
+    "build": "--build-network",
+}
 NOTHING = Permissions()
 
 
@@ -91,6 +97,10 @@ class Bounds:
         return ", ".join(parts)
 
 
+def _network(hosts: Sequence[str]) -> str:
+    return "the network" if ANYWHERE in hosts else f"the network ({', '.join(hosts)})"
+
+
 def _texts(values: object) -> tuple[str, ...]:
     if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
         raise TypeError("a list of texts is needed")
@@ -104,7 +114,8 @@ def is_too_much(names: Sequence[str]) -> bool:
 
 def wanted(manifest: Manifest) -> Permissions:
     """Everything that a manifest asks for; files are named by the caller, not by it."""
-    return Permissions(manifest.network, tuple(each.name for each in manifest.variables))
+    variables = tuple(each.name for each in manifest.variables)
+    return Permissions(manifest.network, variables, build=manifest.build_network)
 
 
 def changes(manifest: Manifest) -> tuple[str, ...]:
@@ -156,7 +167,10 @@ def needed(manifest: Manifest, granted: Permissions) -> Permissions:
     """
     named = (each for each in manifest.variables if each.required and each.default is None)
     network = () if granted.network else manifest.network
-    return Permissions(network, tuple(each.name for each in named))
+    # Enact's own manifests do not say whether a build needs a network: it is tried without.
+    is_open = granted.build or ANYWHERE in manifest.build_network
+    build = () if is_open else manifest.build_network
+    return Permissions(network, tuple(each.name for each in named), build=build)
 
 
 def require(tool: str, needs: Permissions, granted: Permissions) -> None:
@@ -206,13 +220,17 @@ def check_grant(more: Permissions, asked: Permissions) -> None:
     """Refuse to grant what was not asked for. Raises `EnactError`."""
     from fleet_agentpack.enact.network import HostError, covered
 
-    for host in more.network:
-        try:
-            known = bool(asked.network) and covered(asked.network, host)
-        except HostError as error:
-            raise EnactError.bad_argument("network", str(error)) from error
-        if not known:
-            raise EnactError.bad_argument("network", f"the tool does not ask for {host}")
+    for field, hosts, wanted_hosts in (
+        ("network", more.network, asked.network),
+        ("build-network", more.build, asked.build),
+    ):
+        for host in hosts:
+            try:
+                known = bool(wanted_hosts) and covered(wanted_hosts, host)
+            except HostError as error:
+                raise EnactError.bad_argument(field, str(error)) from error
+            if not known:
+                raise EnactError.bad_argument(field, f"the tool does not ask for {host}")
     if strange := [each for each in more.variables if each not in asked.variables]:
         raise EnactError.bad_argument("env", f"the tool does not ask for {strange[0]}")
 
@@ -222,4 +240,5 @@ def lines(asked: Permissions, granted: Permissions) -> Iterable[str]:
     for kind in KINDS:
         has = getattr(granted, kind)
         for each in dict.fromkeys([*getattr(asked, kind), *has]):
-            yield f"{kind.removesuffix('s')} {each}: {'granted' if each in has else 'not granted'}"
+            label = "build network" if kind == "build" else kind.removesuffix("s")
+            yield f"{label} {each}: {'granted' if each in has else 'not granted'}"

@@ -17,6 +17,8 @@ from fleet_agentpack.kit.stamps import Stamp, certain_stamp, stamp
 
 if TYPE_CHECKING:
     from fleet_agentpack.enact.manifest import Manifest, Script
+    from fleet_agentpack.enact.receipt import Receipt
+    from fleet_agentpack.enact.runner import Runnable
     from fleet_agentpack.enact.store import Store
 
 
@@ -33,7 +35,7 @@ class Projected:
         """Everything that a client's list of tools shows of it."""
         tool, script = self.installed.manifest, self.script
         described = replace(script, name=None, command="") if script else tool.description
-        return self.mcp_name, described, tool.network, tool.variables
+        return self.mcp_name, described, tool.network, tool.variables, tool.build_network
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,14 @@ class Installed:
     version: str
     manifest: Manifest
     store: Store
+
+    def runnable(self, receipt: Receipt) -> Runnable:
+        """What runs, once its files were compared with its receipt."""
+        from fleet_agentpack.enact.runner import Runnable
+
+        folder = self.store.folder(self.name, self.version).resolve()
+        rest = (receipt.is_builtin, receipt.has, receipt.image, receipt.digest)
+        return Runnable(self.manifest, folder, *rest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -153,6 +153,18 @@ class UpdateResult:
 
 
 @dataclass(frozen=True)
+class BuildInfo:
+    """How a tool is built, and when it last was."""
+
+    steps: tuple[str, ...]
+    built_at: Maybe[str] = UNKNOWN  # unknown where it is not built
+    backend: Maybe[str] = UNKNOWN
+    duration_ms: Maybe[int] = UNKNOWN
+    size_bytes: Maybe[int] = UNKNOWN
+    network: Maybe[tuple[str, ...]] = UNKNOWN  # the hosts that it had
+
+
+@dataclass(frozen=True)
 class ToolInfo:
     """Everything that is known of an installed tool."""
 
@@ -168,6 +180,7 @@ class ToolInfo:
     granted: Permissions
     bounds: Bounds
     changes: Maybe[tuple[str, ...]] = UNKNOWN
+    build: Maybe[BuildInfo] = UNKNOWN  # of a tool that has to be built
     warnings: Maybe[tuple[str, ...]] = UNKNOWN
 
 

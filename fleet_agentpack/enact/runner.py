@@ -20,6 +20,7 @@ from fleet_agentpack.enact.backends.dagger import Dagger
 from fleet_agentpack.enact.backends.host import Host
 from fleet_agentpack.enact.backends.job import Backend, Job, with_our_python
 from fleet_agentpack.enact.backends.seatbelt import Seatbelt
+from fleet_agentpack.enact.builds import NOT_IN_DAGGER, Builds
 from fleet_agentpack.enact.config import ExecutionConfig
 from fleet_agentpack.enact.denied import DenyList
 from fleet_agentpack.enact.errors import PUBLISHER, EnactError, ask_user, then_again
@@ -46,6 +47,8 @@ class Runnable:
     builtin: bool = False
     granted: Permissions = NOTHING
     image: str | None = None  # by digest
+    digest: str = ""  # sha256 of the bundle
+    in_image: bool = False  # whether it was built there, its files with it
 
 
 class Runner:
@@ -81,9 +84,10 @@ class Runner:
         resolved = variables.resolve(
             tool, subject.manifest.variables, self._variables, granted.variables
         )
+        provider = self._provider(subject, execution)
+        subject = self.builds.ready(subject, provider, execution, report)
         bounds = permissions.bounds(subject.manifest, execution, subject.image)
         job = self._job(subject, script, prepared, resolved, bounds)
-        provider = self._provider(subject, execution)
         if not (subject.builtin or isinstance(provider, Host)):
             seen = [job.folder, *(each.path for each in job.mounts)]
             arguments.check_declared(tool, script.input_schema, given, rules, seen)
@@ -134,6 +138,7 @@ class Runner:
             network=subject.granted.network if subject.manifest.network else (),
             bounds=bounds,
             stdin=stdin,
+            in_image=subject.in_image,
         )
         return with_our_python(job) if subject.builtin else job
 
@@ -187,7 +192,7 @@ class Runner:
         else:
             natural = "container" if subject.manifest.image else self._sandbox.name
             provider = self._backend(execution.backend or natural)
-            if execution.fallback and provider.unavailable(subject.image or subject.manifest.image):
+            if execution.fallback and _lacks(provider, subject):
                 provider = self._backend(execution.fallback)
         if reason := provider.unavailable():
             step = ask_user("install it, or choose execution.default in ~/.enact/config.yaml")
@@ -204,6 +209,19 @@ class Runner:
             return self._dagger
         wanted = None if name == "container" else name
         return Container(self._settings.container, self._settings.environ, wanted)
+
+    def build(self, subject: Runnable, execution: ExecutionConfig, report: Report) -> None:
+        """Build a tool anew. Raises `EnactError`."""
+        granted = subject.granted
+        needed = permissions.needed(subject.manifest, granted).build
+        permissions.require(subject.manifest.name, Permissions(build=needed), granted)
+        provider = self._provider(subject, execution)
+        self.builds.ready(subject, provider, execution, report, again=True)
+
+    @cached_property
+    def builds(self) -> Builds:
+        """What was built."""
+        return Builds(self._settings)
 
     def close(self) -> None:
         """End connections that were kept open."""
@@ -238,6 +256,13 @@ def _check_sandbox(subject: Runnable, provider: Backend, execution: ExecutionCon
     if execution.strict and (missing := _missing_parts(provider)):
         step = ask_user("provide it, or take `sandbox: strict` out of ~/.enact/config.yaml")
         raise EnactError.backend_unavailable(name, f"the sandbox lacks {missing}", step)
+
+
+def _lacks(provider: Backend, subject: Runnable) -> str | None:
+    """Why a tool cannot run with a backend."""
+    if isinstance(provider, Dagger) and subject.manifest.build:
+        return NOT_IN_DAGGER
+    return provider.unavailable(subject.image or subject.manifest.image)
 
 
 def _missing_parts(provider: Backend) -> str:

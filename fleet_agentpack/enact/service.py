@@ -167,6 +167,11 @@ class EnactService:
 
         return Grants(self._settings, self._with_receipt, lambda: self.config.execution_or_default)
 
+    def build(self, tool: str, report: Report = _quiet) -> None:
+        """Carry out the build of an installed tool again. Raises `EnactError`."""
+        found, receipt = self._with_receipt(tool)
+        self._runner.build(found.runnable(receipt), self.config.execution, report)
+
     def _with_receipt(self, tool: str) -> tuple[Installed, Receipt]:
         wanted = parse(tool)
         found = self._installed(wanted, None)
@@ -213,6 +218,7 @@ class EnactService:
         if wanted.version and wanted.version != pinned:
             raise EnactError.version_not_found(wanted.name, wanted.version, [pinned])
         removed = store.uninstall(wanted.name, project=project_file)
+        self._runner.builds.forget_unneeded(store, wanted.name)
         message = f"Uninstalled {wanted.name}@{removed.version}"
         return results.ChangeResult(message, warnings=if_any(removed.warnings))
 
@@ -271,10 +277,14 @@ class EnactService:
         script = script_of(acquired.manifest, wanted)
         with acquired.on_disk() as folder:
             is_ours, image = acquired.folder is not None, acquired.manifest.image
-            runnable = Runnable(acquired.manifest, folder, builtin=is_ours, image=image)
+            runnable = Runnable(
+                acquired.manifest, folder, is_ours, image=image, digest=acquired.receipt.digest
+            )
             with self.runs.kept(wanted.name, given) as running:
                 result = self._runner.run(runnable, script, given, execution, report)
                 running.result = result
+        if acquired.manifest.build:
+            self._runner.builds.forget_unneeded(self.store, wanted.name)
         told = () if result.warnings is UNKNOWN else result.warnings
         return replace(result, warnings=if_any([*acquired.warnings, *told]))
 
@@ -333,20 +343,17 @@ class EnactService:
         """Newer versions, lock files, and what is known of each tool."""
         from fleet_agentpack.enact.upkeep import Upkeep
 
-        return Upkeep(self, self._sources, lambda: self._settings.project_file)
+        return Upkeep(
+            self, self._sources, lambda: self._settings.project_file, lambda: self._runner.builds
+        )
 
     def _run_installed(
         self, found: Installed, script: Script | None, given: Mapping[str, Any], report: Report
     ) -> results.RunResult:
-        from fleet_agentpack.enact.runner import Runnable
-
         if not is_builtin(found.name):
             self.audits.in_background(lambda: [found, *self.projection().installed.values()])
         receipt = self._check(found)
-        folder = found.store.folder(found.name, found.version)
-        runnable = Runnable(
-            found.manifest, folder.resolve(), receipt.is_builtin, receipt.has, receipt.image
-        )
+        runnable = found.runnable(receipt)
         with self.runs.kept(found.name, given) as running:
             try:
                 execution = self.config.execution

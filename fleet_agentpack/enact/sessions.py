@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from fleet_agentpack.enact.errors import EnactError
+from fleet_agentpack.enact.errors import EnactError, ask_to_run
 from fleet_agentpack.enact.projection import Projector
 from fleet_agentpack.enact.store import Store
 from fleet_agentpack.kit.actions import Action
@@ -59,7 +59,7 @@ class Sessions:
     def not_ours(self, name: str, store: Store) -> EnactError:
         """Why a tool cannot be removed from a store that does not have it."""
         if store is not self._shared and name in self._shared.tools().tools:
-            remove = Action.command("tool", "uninstall", name, text="ask the user to run: {}")
+            remove = ask_to_run("tool", "uninstall", name)
             reason = "was installed for all sessions; a session can remove only its own tools"
             return EnactError("NOT_ALLOWED", f"{name} {reason}", remove, tool=name)
         return EnactError.not_installed(name)

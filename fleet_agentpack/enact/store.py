@@ -261,6 +261,20 @@ class Store:
             raise EnactError.tool_changed(name, version, "it has no receipt")
         return receipt
 
+    def names(self) -> list[str]:
+        """Every tool of which some version is in the store."""
+        found = {each.parent for each in (self.root / "receipts").rglob("*.json")}
+        return sorted(each.relative_to(self.root / "receipts").as_posix() for each in found)
+
+    def digests(self, name: str) -> set[str]:
+        """The bundles of the versions of a tool that are in the store."""
+        found = set()
+        for path in (self.root / "receipts" / name).glob("*.json"):
+            with contextlib.suppress(EnactError):
+                receipt = self.receipt(name, path.stem)
+                found |= {receipt.digest} if receipt else set()
+        return found
+
     def _receipt_path(self, name: str, version: str) -> Path:
         return self.root / "receipts" / name / f"{version}.json"
 

@@ -32,6 +32,9 @@ def _permissions(manifest: Manifest, bounds: Bounds) -> Iterator[str]:
         yield f"It asks for {asked.said()}. A person grants it: `{command}`"
     if changed := changes(manifest):
         yield changes_said(changed)
+    if manifest.build:
+        steps = "; ".join(f"`{each}`" for each in manifest.build)
+        yield f"Before its first run it is built, once, in its sandbox: {steps}"
     if not (asked or changed):
         yield "It asks for nothing beyond its sandbox."
     yield f"A run may use {bounds.said()}."

@@ -16,11 +16,13 @@ from fleet_agentpack.enact.registries.registry import best_version
 from fleet_agentpack.enact.results import if_any
 from fleet_agentpack.enact.tool_lists import ToolsFile
 from fleet_agentpack.kit.files import write_atomic
-from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.semver import Version, VersionError
 
 if TYPE_CHECKING:
+    from fleet_agentpack.enact.builds import Builds
     from fleet_agentpack.enact.projection import Installed
+    from fleet_agentpack.enact.receipt import Receipt
     from fleet_agentpack.enact.registries.sources import Sources
     from fleet_agentpack.enact.runner import Report
     from fleet_agentpack.enact.service import EnactService
@@ -32,9 +34,14 @@ class Upkeep:
     """What people do with the tools that they have."""
 
     def __init__(
-        self, service: EnactService, sources: Sources, project_file: Callable[[], Path]
+        self,
+        service: EnactService,
+        sources: Sources,
+        project_file: Callable[[], Path],
+        builds: Callable[[], Builds],
     ) -> None:
         self._enact = service
+        self._builds = builds
         self._sources = sources
         self._project_file = project_file
 
@@ -82,7 +89,36 @@ class Upkeep:
             granted=permissions.granted,
             bounds=permissions.bounds,
             changes=permissions.changes,
+            build=self._built(found, receipt),
             warnings=if_any(warnings),
+        )
+
+    def build(self, tool: str, report: Report) -> results.ChangeResult:
+        """Build an installed tool now, again if it was. Raises `EnactError`."""
+        (found,) = self._chosen([tool])
+        if not found.manifest.build:
+            return results.ChangeResult(f"{found.name} needs no build")
+        self._enact.build(tool, report)
+        return results.ChangeResult(f"Built {found.name}@{found.version}")
+
+    def prune(self) -> results.ChangeResult:
+        """Remove the builds that nothing installed needs."""
+        count = self._builds().prune(self._enact.store)
+        return results.ChangeResult(f"Removed {count} build{'s' * (count != 1)}")
+
+    def _built(self, tool: Installed, receipt: Receipt) -> Maybe[results.BuildInfo]:
+        if not tool.manifest.build:
+            return UNKNOWN
+        info, last = results.BuildInfo(tool.manifest.build), self._builds().of(receipt.digest)
+        if last is None:
+            return info
+        return replace(
+            info,
+            built_at=last.built_at,
+            backend=last.backend,
+            duration_ms=last.duration_ms,
+            size_bytes=last.made.size_bytes,
+            network=last.granted,
         )
 
     def _newest(self, tool: Installed) -> results.OutdatedTool:

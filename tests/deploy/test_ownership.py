@@ -130,6 +130,20 @@ def test_undo_keeps_what_was_edited_since_and_names_it(lab: Lab) -> None:
     assert HELLO in warning and "kept" in warning
 
 
+def test_undo_keeps_an_edit_that_an_earlier_undo_has_brought_back(lab: Lab) -> None:
+    lab.deploy()
+    lab.write(HELLO, "edited\n")
+    lab.source("modules/prompts/hello.md", "two\n")
+    lab.deploy(adopt=True)
+    lab.service().back.undo()
+    assert (lab.root / HELLO).read_text() == "edited\n"
+    answer = lab.service().back.undo()
+    assert (lab.root / HELLO).read_text() == "edited\n"
+    assert not (lab.user / ".codex/AGENTS.md").exists()
+    (warning,) = answer.warnings
+    assert HELLO in warning and "kept" in warning
+
+
 def test_undo_goes_back_one_apply_at_a_time(lab: Lab) -> None:
     states = [lab.outside()]
     for text in ("one\n", "two\n", "three\n"):

@@ -41,13 +41,11 @@ def run_args() -> tuple[str, ...]:
     return ("--ulimit", f"nofile={most}:{most}", "--ulimit", "nproc=1024:1024")
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerSettings]:
-    """An image with busybox, imported into the real podman."""
+def root_of_image(root: Path) -> bytes:
+    """The archive of an image with busybox."""
     busybox = shutil.which("busybox") or "/bin/busybox"
-    if not shutil.which("podman") or not Path(busybox).exists():
-        pytest.skip("podman or busybox-static is not installed")
-    root = tmp_path_factory.mktemp("image")
+    if not Path(busybox).exists():
+        pytest.skip("busybox-static is not installed")
     (root / "bin").mkdir()
     for folder in FOLDERS:
         (root / folder).mkdir(parents=True)
@@ -55,8 +53,17 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerSetting
     for program in PROGRAMS:
         (root / "bin" / program).symlink_to("busybox")
     archive = subprocess.run(["tar", "-C", root, "-c", "."], capture_output=True, check=True)
+    return archive.stdout
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerSettings]:
+    """An image with busybox, imported into the real podman."""
+    if not shutil.which("podman"):
+        pytest.skip("podman is not installed")
+    archive = root_of_image(tmp_path_factory.mktemp("image"))
     command = ["podman", *global_args(), "import", "--change", "VOLUME /data", "-", IMAGE]
-    done = subprocess.run(command, input=archive.stdout, capture_output=True)
+    done = subprocess.run(command, input=archive, capture_output=True)
     if done.returncode:
         pytest.skip(f"podman cannot import an image: {done.stderr.decode()[-200:]}")
     settings = ContainerSettings("podman", global_args(), run_args())

@@ -197,6 +197,22 @@ def test_copies_are_pruned_after_a_run(home: Path, engine: Made) -> None:
     assert calls(home)[-1][2] == "prune"
 
 
+STOPPED: dict[str, tuple[str, dict[str, Any]]] = {
+    "the engine failed": ("PROVIDER_UNAVAILABLE", {"breaks": True}),
+    "it took too long": ("TIMEOUT", {"takes_s": 60}),
+    "it printed too much": ("OUTPUT_TOO_LARGE", {"prints": 3 * 1024 * 1024, "takes_s": 60}),
+    "its process was lost": ("PROVIDER_UNAVAILABLE", {"exits": True}),
+}
+
+
+@pytest.mark.parametrize("how", STOPPED)
+def test_copies_are_pruned_after_a_run_that_was_stopped(home: Path, engine: Made, how: str) -> None:
+    code, said = STOPPED[how]
+    with refused(code):
+        engine(said, timeout="1s").run(NAME)
+    assert calls(home)[-1][2] == "prune"
+
+
 def test_output_without_end_stops_the_run(home: Path, engine: Made) -> None:
     with refused("OUTPUT_TOO_LARGE"):
         engine({"prints": 3 * 1024 * 1024, "takes_s": 60}).run(NAME)

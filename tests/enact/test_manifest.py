@@ -136,6 +136,13 @@ def test_schemas_are_inferred_or_taken_from_the_tool() -> None:
     assert found.command is not None and found.command.input_schema["required"] == ["a"]
 
 
-def test_build_and_hooks_are_named_and_never_run() -> None:
-    found = parse({**MINIMAL, "build": "make", "hooks": {"postinstall": "rm -rf /"}})
-    assert len(found.warnings) == 2
+def test_a_build_is_read_and_other_hooks_are_named_and_never_run() -> None:
+    hooks = {"build": ["make", "make", " "], "postinstall": "rm -rf /"}
+    found = parse({**MINIMAL, "build": "./configure", "hooks": hooks})
+    assert found.build == ("./configure", "make", "make")
+    assert found.build_network == ("*",), "the author does not say, as Enact's own never do"
+    assert found.warnings == ("a/b: its hooks.postinstall commands are never run",)
+    same = parse({**MINIMAL, "build": "make", "hooks": {"build": "make"}})
+    assert same.build == ("make",)
+    alone = parse({**MINIMAL, "build": "make", "x-build-network": False})
+    assert alone.build_network == () and not parse({**MINIMAL, "x-build-network": True}).build

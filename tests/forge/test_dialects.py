@@ -274,18 +274,88 @@ def test_skills_on_the_shelves_of_a_catalogue_are_listed(work: Path, forge: Forg
     assert set(rows(forge, "tool")) == {"ofcurated", "ofsystem"}
 
 
-def test_a_copy_of_the_same_owner_and_name_is_left_out_with_a_word(
+def test_two_plugins_of_one_name_are_told_apart_by_their_directories(
     work: Path, forge: ForgeService
 ) -> None:
-    for folder in ("plugins/review", "backups/review"):
+    for folder in ("backups/review", "plugins/review"):
         put(work / folder / ".claude-plugin/plugin.json", programs.claude_plugin("review"))
-        put(work / folder / "agents/reviewer.md", programs.subagent("reviewer"))
-    listed = forge.listing("agent")
-    assert listed.total == 1
-    assert listed.warnings == (
-        "1 agent is left out for one of the same owner and name, such as "
-        "plugins/review/agents/reviewer.md",
-    )
+        put(work / folder / "agents/reviewer.md", programs.subagent("reviewer", f"In {folder}"))
+    assert set(rows(forge, "agent")) == {"review/reviewer", "backups/reviewer"}
+    assert forge.listing("agent").warnings is UNKNOWN
+    for name in ("reviewer", "review/reviewer"):
+        assert forge.info("agent", name).description == "In plugins/review"
+    assert forge.info("agent", "backups/reviewer").description == "In backups/review"
+
+
+def test_one_name_in_several_categories_is_listed_from_each(
+    work: Path, forge: ForgeService
+) -> None:
+    for place in ("agents/data", "agents/web"):
+        put(work / place / "tuner.md", programs.subagent("tuner", f"In {place}"))
+    for category in ("media", "office"):
+        put(work / f"skills/{category}/pdf/SKILL.md", programs.skill("pdf", f"Of {category}"))
+    assert set(rows(forge, "agent")) == {"tuner", "web/tuner"}
+    assert forge.info("agent", "tuner").description == "In agents/data"
+    assert forge.info("agent", "web/tuner").description == "In agents/web"
+    assert set(rows(forge, "tool")) == {"pdf", "office/pdf"}
+    assert forge.info("tool", "office/pdf").description == "Of office"
+
+
+def test_skills_of_any_program_are_listed(work: Path, home: Path, forge: ForgeService) -> None:
+    for program in (".kiro", ".opencode", ".cursor", ".newcomer"):
+        put(work / program / f"skills/of-{program[1:]}/SKILL.md", programs.skill("x"))
+    put(work / ".git/skills/hooks/SKILL.md", programs.skill("hooks"))
+    put(home / ".gemini/skills/mine/SKILL.md", programs.skill("mine"))
+    listed = {"of-kiro", "of-opencode", "of-cursor", "of-newcomer"}
+    assert set(rows(forge, "tool")) == {*listed, "mine"}
+    put(home / ".kiro/skills/later/SKILL.md", programs.skill("later"))
+    assert set(rows(forge, "tool")) == {*listed, "mine", "later"}
+
+
+def test_what_is_archived_inside_a_plugin_is_listed_after_the_rest(
+    work: Path, forge: ForgeService
+) -> None:
+    plugin = work / "plugins/work"
+    put(plugin / ".claude-plugin/plugin.json", programs.claude_plugin("work"))
+    for place in ("archived/", ""):
+        put(plugin / f"{place}skills/issues/SKILL.md", programs.skill("issues", place or "live"))
+    put(plugin / "packs/video/agents/cutter.md", programs.subagent("cutter"))
+    assert set(rows(forge, "tool")) == {"work/issues", "archived/issues"}
+    assert forge.info("tool", "issues").description == "live"
+    assert set(rows(forge, "agent")) == {"cutter"}
+
+
+def test_a_collection_by_category_is_one_of_subagents(work: Path, forge: ForgeService) -> None:
+    loose = programs.subagent("tester")
+    put(work / "engineering/tester.md", loose)
+    put(work / "engineering/renamed.md", loose)  # not called what it says
+    put(work / "docs/guide.md", "---\nname: guide\ndescription: How to\n---\nRead.\n")
+    put(work / "a/b/c/tester.md", programs.subagent("tester", "Too deep"))
+    put(work / "README.md", loose)
+    assert set(rows(forge, "agent")) == {"tester"}
+    assert forge.listing("agent").warnings is UNKNOWN
+
+
+def test_a_skill_may_be_called_as_a_directory_of_resources_is(
+    work: Path, forge: ForgeService
+) -> None:
+    put(work / ".claude/skills/templates/SKILL.md", programs.skill("templates"))
+    put(work / ".claude/skills/templates/references/x/SKILL.md", programs.skill("x"))
+    put(work / ".claude/commands/scripts/run.md", "Run it.\n")
+    assert set(rows(forge, "tool")) == {"templates", "scripts:run"}
+
+
+def test_a_fork_remembers_the_directory_of_its_upstream(
+    work: Path, forge: ForgeService, run: Any
+) -> None:
+    for category in ("media", "office"):
+        put(work / f"skills/{category}/pdf/SKILL.md", programs.skill("pdf", f"Of {category}"))
+    run("fork", "create", "office/pdf", "my-pdf")
+    assert "Of office" in (work / ".claude/skills/my-pdf/SKILL.md").read_text()
+    assert forge.fork_info("my-pdf").upstream.name == "office/pdf"
+    put(work / "skills/office/pdf/SKILL.md", programs.skill("pdf", "Of office, newer"))
+    run("merge", "my-pdf")
+    assert "Of office, newer" in (work / ".claude/skills/my-pdf/SKILL.md").read_text()
 
 
 def test_a_link_to_a_listed_skill_is_no_copy(work: Path, forge: ForgeService) -> None:

@@ -23,6 +23,23 @@ def test_a_domain_cannot_have_two_tools_of_one_name() -> None:
         mcp.tool(echo)
 
 
+def test_a_domain_cannot_have_two_prompts_or_resources_of_one_name() -> None:
+    mcp = DomainTools(
+        "toy", server_name="toy", instructions="", error=ClimptError, open_service=lambda _: None
+    )
+
+    def echo() -> str:
+        """Answer."""
+        return ""
+
+    mcp.prompt(echo)
+    with pytest.raises(ValueError, match="echo"):
+        mcp.prompt(echo)
+    mcp.resource("toy://echo")(echo)
+    with pytest.raises(ValueError, match="toy://echo"):
+        mcp.resource("toy://echo")(echo)
+
+
 async def test_a_tool_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     make = DomainTool.of

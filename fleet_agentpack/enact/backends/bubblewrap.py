@@ -16,6 +16,7 @@ from fleet_agentpack.enact.backends.child import Command, sealed
 from fleet_agentpack.enact.backends.job import (
     DEFAULT_BOUNDS,
     SYSTEM,
+    WORKSPACE,
     Job,
     Launch,
     interpreter,
@@ -81,8 +82,9 @@ class Bubblewrap:
                 argv += [word for path in mount.hidden for word in _masked(path)]
             folder = str(job.folder)
             for place in (folder, *map(str, workspaces(job))):
-                argv += ["--ro-bind", folder, place]
-            argv += ["--remount-ro", "/", "--chdir", folder]
+                argv += ["--bind" if job.builds else "--ro-bind", folder, place]
+            inside = str(WORKSPACE) if job.builds else folder
+            argv += ["--remount-ro", "/", "--chdir", inside]
             command, proxy = list(job.argv), None
             if job.network:
                 way = held.enter_context(gateway.opened(job.network))

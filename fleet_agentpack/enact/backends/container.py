@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import shlex
 import shutil
 import sys
 import tempfile
@@ -37,7 +38,19 @@ _SECURITY = ("--security-opt", "no-new-privileges")
 _UNLABELLED = ("--security-opt", "label=disable")
 CONTAINER_FAILED = 125  # podman and docker: no image, no engine, a bad option
 # Podman alone: no unlimited tmpfs beside ours, no volume on disk because an image declares one.
-_PODMAN_ONLY = ("--read-only-tmpfs=false", "--image-volume=ignore")
+_READ_ONLY_PODMAN = ("--read-only-tmpfs=false",)
+_PODMAN_ONLY = ("--image-volume=ignore",)
+_PROXY = f"http://127.0.0.1:{gateway.PORT}"
+_SOURCE = Path("/tmp/enact-source")  # noqa: S108 - in memory, so that it is not in the image
+# What package managers need; a build has none of the user's files and no way to get more.
+_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
+_AS_BUILDER = ("--user", "0:0", *(f"--cap-add={each}" for each in _CAPABILITIES))
+_IN_IMAGE = """
+mkdir -p /workspace && cp -R /tmp/enact-source/. /workspace/ && cd /workspace || exit 1
+[ -e /work ] || ln -s workspace /work
+"$@" || exit
+chmod -R a+rX,go-w /workspace
+"""
 
 
 class Container:
@@ -62,29 +75,35 @@ class Container:
     @contextmanager
     def prepared(self, job: Job) -> Iterator[Launch]:
         """The command for a job; its variables go in a file, never on the command line."""
-        name = f"enact-{secrets.token_hex(8)}"
+        name = _build_name(job.builds) if job.builds else f"enact-{secrets.token_hex(8)}"
         with (
             tempfile.TemporaryDirectory(prefix="enact-") as scratch,
             self._networked(job) as (network, proxy),
         ):
             variables = Path(scratch) / "env"
             variables.touch(mode=0o600)
-            variables.write_text(_env_file(job, is_proxied=proxy is not None), encoding="utf-8")
+            proxied = gateway.proxy_variables(_PROXY) if proxy else {}
+            # The environment of a build would stay in its image.
+            given = _env_file(job, {} if job.builds else proxied)
+            variables.write_text(given, encoding="utf-8")
+            is_podman = self.name == "podman"
             argv = [
                 *self._base,
-                *("run", "--rm", "--interactive", "--name", name, "--entrypoint", ""),
-                *("--network", network, "--read-only", "--user", self._user),
-                *(_PODMAN_ONLY if self.name == "podman" else ()),
+                *("run", "--interactive", "--name", name, "--entrypoint", ""),
+                *("--network", network, *(_PODMAN_ONLY if is_podman else ())),
+                *(_AS_BUILDER if job.builds else ("--rm", "--read-only", "--user", self._user)),
+                *(_READ_ONLY_PODMAN if is_podman and not job.builds else ()),
                 *("--log-driver", "none"),  # what a tool prints may contain secrets
                 *("--cap-drop", "ALL", *_SECURITY, *self._label_options(job)),
                 *("--pids-limit", str(job.bounds.processes)),
                 *("--memory", str(job.bounds.memory_bytes)),
                 *("--tmpfs", f"/tmp:size={job.bounds.disk_bytes}"),  # noqa: S108
-                *("--env-file", str(variables), "--workdir", "/workspace"),
+                *("--env-file", str(variables)),
+                *("--workdir", "/" if job.builds else str(WORKSPACE)),
                 *self._mount_options(job, Path(scratch)),
                 *self._settings.run_args,
                 job.bounds.image or DEFAULT_IMAGE,
-                *job.argv,
+                *(_in_image(job.argv, proxied) if job.builds else job.argv),
             ]
             yield Launch(
                 Command(argv, self._env, None, job.stdin),
@@ -150,6 +169,55 @@ class Container:
                 raise EnactError.backend_unavailable(image, reason, step)
         return found
 
+    # Builds, each a container and an image under one name
+
+    def written(self, build: str) -> int:
+        """How much a build has written so far; nothing where that is not known yet."""
+        asked = ("container", "inspect", "--size", "--format", "{{.SizeRw}}", _build_name(build))
+        done = self._called(*asked, timeout_s=120)
+        return int(done) if done.isdigit() else 0
+
+    def committed(self, build: str) -> str:
+        """The image of a build that is done. Raises `EnactError`."""
+        self._called("commit", _build_name(build), _build_image(build), timeout_s=PULL_S)
+        found = self._called("image", "inspect", "--format", "{{.Id}}", _build_image(build))
+        if not found:
+            step = ask_user(f"check that {self.name} works")
+            raise EnactError.backend_unavailable(build, f"{self.name} cannot keep a build", step)
+        return found
+
+    def has(self, image: str) -> bool:
+        """Whether an image is there."""
+        return bool(self._called("image", "inspect", "--format", "{{.Id}}", image))
+
+    def builds_of(self, owner: str) -> set[str]:
+        """The builds of which a container or an image is there."""
+        if not self._program:
+            return set()
+        name, image = _build_name(f"{owner}-"), _build_image(f"{owner}-")
+        listed = self._called("ps", "--all", "--filter", f"name={name}", "--format", "{{.Names}}")
+        kept = self._called("images", "--format", "{{.Repository}}:{{.Tag}}")
+        named = [each.removeprefix(_build_name("")) for each in listed.split()]
+        tagged = [each.rpartition(":")[2] for each in kept.split() if image in each]
+        return {each for each in (*named, *tagged) if each.startswith(f"{owner}-")}
+
+    def discard(self, build: str) -> None:
+        """Remove the container of a build."""
+        self._remove(_build_name(build))
+
+    def forget(self, build: str) -> None:
+        """Remove everything of a build."""
+        self.discard(build)
+        self._called("rmi", _build_image(build))
+
+    def _called(self, *arguments: str, timeout_s: float = 60) -> str:
+        """What the program prints; nothing where it fails."""
+        try:
+            done = process.run([*self._base, *arguments], env=self._env, timeout_s=timeout_s)
+        except (OSError, TimeoutError):
+            return ""
+        return "" if done.status else done.text.strip()
+
     def _inspected(self, image: str) -> str | None:
         """An image that is here, by the digest of its registry or else by its own."""
         argv = [*self._base, "image", "inspect", "--format", "json", image]
@@ -183,7 +251,8 @@ class Container:
 
     def _mount_options(self, job: Job, scratch: Path) -> Iterator[str]:
         labelled = self._labels and not self._label_options(job)
-        for place in dict.fromkeys([WORKSPACE, *workspaces(job)]):
+        places = [_SOURCE] if job.builds else [WORKSPACE, *workspaces(job)]
+        for place in dict.fromkeys(() if job.in_image else places):
             yield from self._mount(job.folder, place, labelled=labelled)
         empty, nothing = scratch / "empty", scratch / "nothing"
         empty.mkdir(mode=0o755)
@@ -227,10 +296,22 @@ class Container:
             process.run([*self._base, "rm", "--force", name], env=self._env, timeout_s=30)
 
 
-def _env_file(job: Job, *, is_proxied: bool) -> str:
-    values = {**job.env, "HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108
-    if is_proxied:
-        values |= gateway.proxy_variables(f"http://127.0.0.1:{gateway.PORT}")
+def _build_name(build: str) -> str:
+    return f"enact-build-{build}"
+
+
+def _build_image(build: str) -> str:
+    return f"localhost/enact-build:{build}"
+
+
+def _in_image(argv: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+    """A command behind what puts the tool's files into the image, for every user to read."""
+    exported = "".join(f"export {name}={shlex.quote(variables[name])}\n" for name in variables)
+    return ["sh", "-c", exported + _IN_IMAGE, "sh", *argv]
+
+
+def _env_file(job: Job, more: Mapping[str, str]) -> str:
+    values = {**job.env, "HOME": "/tmp", "TMPDIR": "/tmp", **more}  # noqa: S108
     for name, value in values.items():
         if "\n" in value or "\r" in value:
             raise EnactError.backend_unavailable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import importlib.util
 import json
 import shutil
@@ -96,10 +97,24 @@ class Dagger:
         try:
             answer = self._connections.ask(json.loads(command.stdin), timeout_s, tick)
         except TimeoutError:
-            return Ended(-9, b"", b"", time.monotonic() - started, "timeout")
+            ended = Ended(-9, b"", b"", time.monotonic() - started, "timeout")
         except LostError as lost:
-            return Ended(LOST, b"", str(lost).encode(), time.monotonic() - started)
-        return _ended(answer, time.monotonic() - started)
+            ended = Ended(LOST, b"", str(lost).encode(), time.monotonic() - started)
+        except BaseException:
+            self._prune()
+            raise
+        else:
+            ended = _ended(answer, time.monotonic() - started)
+        if ended.reason != "exit" or ended.exit_code == LOST:
+            self._prune()
+        return ended
+
+    def _prune(self) -> None:
+        """Have the copies of a run forgotten whose own process could not do it any more."""
+        for _ in range(2):  # the first connection may be one that is just ending
+            with contextlib.suppress(LostError, TimeoutError):
+                self._connections.ask({"kind": "prune"})
+                return
 
 
 def _request(job: Job) -> RunRequest:

@@ -283,10 +283,12 @@ async def answered(session: Session, request: Request) -> Answer:
     try:
         if request["kind"] == "image":
             return {"image": (await session.image(request["image"])).reference}
-        ending = await session.run(request)
+        if request["kind"] == "prune":
+            await session.prune()
+            return {}
+        ending = await _run(session, request)
     except LackError as lack:
         return {"lacks": lack.part, "reason": str(lack)}
-    await session.prune()
     if ending.code == BROKEN_PIPE:
         return {"reason": "output"}
     return {
@@ -295,6 +297,14 @@ async def answered(session: Session, request: Request) -> Answer:
         "stderr": base64.b64encode(ending.stderr.encode()).decode(),
         "kept": list(ending.kept),
     }
+
+
+async def _run(session: Session, request: RunRequest) -> Ending:
+    """Run a job and leave none of its copies behind, however it ends."""
+    try:
+        return await session.run(request)
+    finally:
+        await session.prune()
 
 
 async def serve(dagger: Any, lines: Callable[[], Awaitable[str]], log: Any) -> None:

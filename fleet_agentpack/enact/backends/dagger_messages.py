@@ -30,7 +30,13 @@ class RunRequest(TypedDict):
     disk_bytes: int
 
 
-Request = ImageRequest | RunRequest
+class PruneRequest(TypedDict):
+    """Forget copies of the user's files."""
+
+    kind: Literal["prune"]
+
+
+Request = ImageRequest | RunRequest | PruneRequest
 
 
 class Answer(TypedDict, total=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,8 @@ class Job:
     stdin: bytes = b""
     python: bool = False  # whether `python3` must be the Python that runs us
     plain: Sequence[str] = ()  # the variables that are defaults, and no secrets
+    builds: str = ""  # the name of what it builds, in its own directory; empty for a run
+    in_image: bool = False  # whether the image has the tool's files, since it was built there
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,12 @@ class Backend(Protocol):
 
 WORKSPACE = Path("/workspace")
 _OLD_WORKSPACE = Path("/work")  # as tools for older releases of Enact write it
+_NAMES_OLD = re.compile(r"(?<![^\s'\"=:;(])/work/")
 
 
 def workspaces(job: Job) -> list[Path]:
     """Where a tool may look for its own files, besides the directory that it runs in."""
-    is_old = any(word.startswith(f"{_OLD_WORKSPACE}/") for word in job.argv)
+    is_old = any(map(_NAMES_OLD.search, job.argv))
     places = [WORKSPACE, *([_OLD_WORKSPACE] if is_old else [])]
     given = [each.path for each in job.mounts]
     return [each for each in places if not any(path.is_relative_to(each) for path in given)]
@@ -93,7 +97,8 @@ def whole_network(job: Job, place: str) -> bool:
     if not job.network or ANYWHERE in job.network:
         return bool(job.network)
     reason = f"{place} reaches every host or none, and only some were granted"
-    command = allow_command(job.tool, Permissions(network=(ANYWHERE,)))
+    wanted = Permissions(build=(ANYWHERE,)) if job.builds else Permissions(network=(ANYWHERE,))
+    command = allow_command(job.tool, wanted)
     raise EnactError.backend_unavailable(job.tool, reason, ask_user(f"decide: {command}"))
 
 

@@ -77,6 +77,7 @@ def profile(job: Job, scratch: Path, port: int | None) -> str:
     reads = [*_SYSTEM, *_HOMEBREW, sys.base_prefix, str(Path(interpreter()).parent.parent)]
     given = [str(job.folder), *(str(each.path) for each in job.mounts)]
     writes = [str(each.path) for each in job.mounts if each.writable]
+    writes += [str(job.folder)] if job.builds else []
     hidden = [str(path) for each in job.mounts for path in each.hidden]
     rules = [
         "(version 1)",

@@ -96,6 +96,8 @@ def _add_permissions(commands: Commands) -> None:
         parser.add_argument(
             "--network", nargs="+", default=[], metavar="HOST", help="hosts, or '*'"
         )
+        during = "hosts, while it is built"
+        parser.add_argument("--build-network", nargs="+", default=[], metavar="HOST", help=during)
         parser.add_argument("--env", nargs="+", default=[], metavar="NAME", help="variables")
         parser.add_argument("--read", nargs="+", default=[], metavar="PATH", help="at every call")
         parser.add_argument("--write", nargs="+", default=[], metavar="DIR", help="directories")
@@ -111,7 +113,8 @@ def _named(
         tuple(service.grants.absolute(path, field, strict=strict) for path in each)
         for field, each in (("read", options.read), ("write", options.write))
     )
-    return Permissions(tuple(options.network), tuple(options.env), read, write)
+    build = tuple(options.build_network)
+    return Permissions(tuple(options.network), tuple(options.env), read, write, build)
 
 
 def _allow(console: Console) -> None:

@@ -9,7 +9,7 @@ from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.progress import progress
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.enact import results
-from fleet_agentpack.enact.commands.parts import EXAMPLE, agrees, open_service, runs
+from fleet_agentpack.enact.commands.parts import EXAMPLE, agrees, message, open_service, runs
 from fleet_agentpack.kit.results import UNKNOWN
 
 MOST_VERSIONS = 8
@@ -25,6 +25,10 @@ def add(commands: Commands) -> None:
     newer = "list tools with a newer version; exits with 1 if there are any"
     _add_names(commands.add("outdated", newer, _outdated, ""))
     _add_names(commands.add("update", "install newer versions", _update, EXAMPLE))
+    built = "carry out a tool's build now; otherwise its first call does"
+    commands.add("build", built, _build, EXAMPLE).add_argument("tool")
+    pruned = runs(lambda s, _: s.upkeep.prune(), message)
+    commands.add("prune", "remove builds that no installed tool needs", pruned, "")
     locked = runs(lambda s, _: s.upkeep.lock(), _locked)
     commands.add("lock", "write .enact/tools.lock.json, to commit with a project", locked, "")
 
@@ -57,6 +61,13 @@ def _update(console: Console) -> int:
     return int(any(each.state == "refused" for each in result.tools))
 
 
+def _build(console: Console) -> None:
+    with open_service(console) as service, progress(lines=False) as told:
+        result = service.upkeep.build(console.arguments.tool, told)
+        told.hide()
+        console.answer(result, message(result, console))
+
+
 def _info(found: results.ToolInfo, _: Console) -> Iterable[Line]:
     from fleet_agentpack.enact.permissions import changes_said, lines
 
@@ -76,6 +87,20 @@ def _info(found: results.ToolInfo, _: Console) -> Iterable[Line]:
         asked.append(changes_said(found.changes))
     yield from asked or ["It asks for nothing."]
     yield f"A run may use {found.bounds.said()}."
+    if isinstance(found.build, results.BuildInfo):
+        yield from _built(found.build)
+
+
+def _built(build: results.BuildInfo) -> Iterable[Line]:
+    """How a tool is built, and when it was."""
+    for each in build.steps:
+        yield f"Build: {each}"
+    if build.built_at is UNKNOWN or not isinstance(build.size_bytes, int):
+        yield "It is not built yet; its first call does it."
+        return
+    hosts = ", ".join(build.network) if isinstance(build.network, tuple) else ""
+    size = f"{build.size_bytes / 1024**2:.1f} MiB"
+    yield f"Built {build.built_at} in {build.backend}, {size}, network: {hosts or 'none'}"
 
 
 def _audited(found: results.AuditResult) -> Iterable[Line]:

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.forge.definitions.dialects import Layout, format_of, is_definition, own_name
+from fleet_agentpack.forge.definitions.dialects import (
+    Layout,
+    Proof,
+    format_of,
+    is_definition,
+    own_name,
+)
 from fleet_agentpack.forge.files import (
     KeyPath,
     UnparsableError,
@@ -131,7 +137,7 @@ def summarise(
     version_in_path: str | None,
     layout: Layout = "fractary",
     *,
-    proven: bool = False,
+    proof: Proof = "place",
     plugin_version: str = "",
 ) -> Summary:
     """What a list shows of the definition in a file; never raises for what is in it."""
@@ -140,7 +146,7 @@ def summarise(
         text = _text(path)
         data = parse_text(text, path.suffix, kind, forgiving=layout != "fractary")
     except UnparsableError as error:
-        return Summary(version, problem=str(error), counts=not proven)
+        return Summary(version, problem=str(error), counts=proof == "place")
     except FileNotFoundError:
         return Summary(version, problem="disappeared while it was read")
     has_header = path.suffix != ".md" or frontmatter.split(text).header is not None
@@ -151,7 +157,7 @@ def summarise(
         fork=fork_of(data) or _fork_beside(path),
         name=own_name(layout, path, data),
         format=format_of(path, kind, data, layout),
-        counts=is_definition(layout, path, data, has_header=has_header, proven=proven),
+        counts=is_definition(layout, path, data, has_header=has_header, proof=proof),
     )
 
 

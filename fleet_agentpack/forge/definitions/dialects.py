@@ -12,6 +12,10 @@ from fleet_agentpack.forge.names import Format, Kind, is_usable_name
 # How a directory of definitions is laid out. In `fractary` the path gives name and version.
 Layout = Literal["fractary", "agents", "commands", "skills", "codex", "copilot"]
 
+# What says that a file defines something: the directory it is in, which a program reads; its own
+# header; or, in a directory of any name, a header that only a subagent has.
+Proof = Literal["place", "header", "alone"]
+
 SKILL_FILES = ("SKILL.md", "skill.md")
 PROGRAMS: dict[Format, str] = {
     "fractary": "Forge",
@@ -23,6 +27,7 @@ PROGRAMS: dict[Format, str] = {
     "copilot-agent": "Copilot",
 }
 
+_OF_SUBAGENTS = ("tools", "model", "color")
 _OF_FRACTARY = ("llm", "implementation")
 _COPILOT_HOMES = (".github", ".copilot")
 _NAMED_INSIDE: tuple[Layout, ...] = ("agents", "codex")  # their files say what they are called
@@ -81,20 +86,19 @@ def says_fractary(data: Mapping[str, Any]) -> bool:
 
 
 def is_definition(
-    layout: Layout, path: Path, data: Mapping[str, Any], *, has_header: bool, proven: bool
+    layout: Layout, path: Path, data: Mapping[str, Any], *, has_header: bool, proof: Proof
 ) -> bool:
-    """Whether a file defines something, or only lies beside files that do.
-
-    Outside of the places that programs read, a file has to say itself what it is (`proven`).
-    """
+    """Whether a file defines something, or only lies beside files that do."""
     if layout in ("fractary", "skills", "codex"):
         return True
     if path.suffix != ".md":
         return data.get("type") == "agent"
     if layout == "commands":
-        return not proven or "description" in data
-    if proven and not path.name.endswith(".agent.md"):
-        return "description" in data and is_usable_name(data.get("name"), "agent")
+        return proof == "place" or "description" in data
+    if proof != "place" and not path.name.endswith(".agent.md"):
+        named = "description" in data and is_usable_name(data.get("name"), "agent")
+        alike = data.get("name") == path.stem and any(key in data for key in _OF_SUBAGENTS)
+        return named and (alike or proof == "header")
     return has_header
 
 
@@ -116,11 +120,13 @@ def listed_in(text: object) -> list[str]:
 
 _SOUGHT: dict[str, tuple[str, str]] = {
     "agent": (
-        ".fractary/agents, .claude/agents, .codex/agents, .github/agents, and in plugins",
+        ".fractary/agents, .claude/agents, .codex/agents, .github/agents, in plugins, in "
+        "directories called agents, and in Markdown files that say they are subagents",
         "an agent is .claude/agents/NAME.md with `name` and `description` in its header",
     ),
     "tool": (
-        ".fractary/tools, .claude/skills, .claude/commands, .agents/skills, and in plugins",
+        ".fractary/tools, .claude/skills, .claude/commands, every other .NAME/skills, in plugins, "
+        "and in directories with a SKILL.md",
         "a tool is .claude/skills/NAME/SKILL.md with `name` and `description` in its header",
     ),
     "plugin": (

@@ -17,12 +17,13 @@ from fleet_agentpack.forge.definitions.repository import (
     COMPONENTS,
     MANIFESTS,
     MOST_DIRECTORIES,
-    PROGRAM_FOLDERS,
     Repository,
+    hidden_directories,
     linked_outside,
     look_through,
     manifest_of,
     plugin_folders,
+    program_folders,
 )
 from fleet_agentpack.forge.names import KINDS, NO_VERSION, Format, Kind, Scope, is_usable_name
 from fleet_agentpack.kit.paths import expand_home, is_inside
@@ -140,12 +141,13 @@ class Folders:
                 owner=each.package,
                 within=within,
                 layout=each.layout,
-                proven=each.proven,
+                proof=each.proof,
             )
             for each in collections
             if each.kind == kind
         ]
-        yield from (each for each in loose if not each.proven and not each.owner)
+        own = [each for each in loose if each.proof == "place" and not each.owner]
+        yield from own
         for plugin in plugins:
             for component, (part_kind, layout) in COMPONENTS.items():
                 for root in plugin.parts(component) if part_kind == kind else ():
@@ -160,7 +162,7 @@ class Folders:
                         version=plugin.version,
                         in_plugin=True,
                     )
-        yield from (each for each in loose if each.proven or each.owner)
+        yield from (each for each in loose if each not in own)
 
     def _own(self, kind: Kind, scope: Scope) -> Path:
         """Where forge keeps its own definitions."""
@@ -172,8 +174,9 @@ class Folders:
         """The directories that programs keep their things in."""
         if scope == "local":
             return [self._directories.project.parent / ".claude/skills"]
-        homes = [self._home_of(place) for place, _, _ in PROGRAM_FOLDERS]
-        return [*homes, *(each.parent for each in homes), self._claude / INSTALLED]
+        homes = {self._home_of(name) for name in self._in_home}
+        parts = [each / name for each in homes for name in ("agents", "skills", "commands")]
+        return [self._directories.home, *homes, *parts, self._claude / INSTALLED]
 
     def _local_plugins(self) -> Iterator[FoundPlugin]:
         if self._directories.root is None:
@@ -246,11 +249,17 @@ class Folders:
 
     def _of_home(self, kind: Kind) -> Iterator[DefinitionFolder]:
         """The directories that programs read for every project."""
-        for place, each_kind, layout in PROGRAM_FOLDERS:
-            root = self._home_of(place)
-            if each_kind == kind and not place.startswith(".github") and root.is_dir():
-                within = self._directories.home
-                yield DefinitionFolder(kind, root, "global", within=within, layout=layout)
+        home = self._directories.home
+        for root, each_kind, layout in program_folders(home, self._in_home, self._home_of):
+            if each_kind == kind:
+                yield DefinitionFolder(kind, root, "global", within=home, layout=layout)
+
+    @cached_property
+    def _in_home(self) -> list[str]:
+        """The directories of the programs of this user."""
+        there = hidden_directories(self._index.entries(str(self._directories.home)))
+        programs = [each for each in there if each != ".github"]
+        return [*dict.fromkeys((".claude", ".codex", *programs))]
 
     def _home_of(self, place: str) -> Path:
         home = self._directories.home

@@ -7,11 +7,17 @@ import stat
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from fleet_agentpack.forge.definitions.definition import SUFFIXES, Summary, summarise
-from fleet_agentpack.forge.definitions.dialects import Layout, path_name
+from fleet_agentpack.forge.definitions.definition import (
+    SUFFIXES,
+    WHOLE_DIRECTORY,
+    Summary,
+    summarise,
+)
+from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, Layout, Proof, path_name
 from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
 from fleet_agentpack.forge.names import Kind, Source, is_usable_name
 from fleet_agentpack.kit.paths import is_inside
@@ -23,9 +29,9 @@ Progress = Callable[[float, float | None, str], None]
 REPORT_EVERY = 500
 UNUSABLE_NAME = "its name cannot be asked for: use letters, digits, `-`, `_`, `.` and `:`"
 DEEPEST = 5  # levels below a directory of definitions
-# Directories of a skill, or of a program, in which no definitions are looked for.
-NOT_SEARCHED = frozenset(
-    ("assets", "node_modules", "reference", "references", "resources", "scripts", "templates")
+NOT_SEARCHED = frozenset(("node_modules",))
+NOT_IN_A_SKILL = NOT_SEARCHED | frozenset(
+    ("assets", "reference", "references", "resources", "scripts", "templates")
 )
 SHELVES = frozenset((".curated", ".experimental", ".system"))  # of skills, as Codex has them
 
@@ -46,7 +52,7 @@ class DefinitionFolder:
     layout: Layout = "fractary"
     version: str = ""  # of the plugin, for definitions without one of their own
     in_plugin: bool = False
-    proven: bool = False  # only files that say themselves what they are count
+    proof: Proof = "place"
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,13 @@ class DefinitionFile:
     def path(self) -> Path:
         """Where it is."""
         return Path(self.location)
+
+    @property
+    def around(self) -> tuple[str, ...]:
+        """The directories around it, outermost first; a program's without its dot."""
+        *around, file = self.location.split("/")
+        whole = file.partition(".")[0] in WHOLE_DIRECTORY
+        return tuple(part.lstrip(".") for part in (around[1:-1] if whole else around[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +232,16 @@ class _Scan:
             yield from self._below(str(root), ())
 
     def _below(self, directory: str, parts: tuple[str, ...]) -> Iterator[DefinitionFile]:
-        for entry in self.index.entries(directory):
+        entries = self.index.entries(directory)
+        in_skill = self.folder.layout == "skills" and any(e.name in SKILL_FILES for e in entries)
+        for entry in entries:
             if entry.name.startswith(".") and not self._is_shelf(entry):
                 continue
             location, inner = f"{directory}/{entry.name}", (*parts, entry.name)
             if entry.is_directory:
-                deep = len(inner) > DEEPEST or entry.name in NOT_SEARCHED
-                if not deep and self._may_enter(location, entry):
+                deep = len(inner) > DEEPEST or self.folder.proof == "alone"
+                skipped = entry.name in (NOT_IN_A_SKILL if in_skill else NOT_SEARCHED)
+                if not deep and not skipped and self._may_enter(location, entry):
                     yield from self._below(location, inner)
                 continue
             name = path_name(self.folder.layout, inner, self.folder.root.name)
@@ -282,7 +298,7 @@ def _read(file: DefinitionFile) -> IndexedDefinition:
             folder.kind,
             file.version,
             folder.layout,
-            proven=folder.proven,
+            proof=folder.proof,
             plugin_version=folder.version,
         )
     named = replace(file, name=summary.name) if summary.name else file
@@ -348,3 +364,16 @@ def owned_once(found: Iterable[IndexedDefinition]) -> list[IndexedDefinition]:
     kept = list(found)
     owned = {each.file.location for each in kept if each.file.folder.owner}
     return [each for each in kept if each.file.folder.owner or each.file.location not in owned]
+
+
+def closest(
+    place: Sequence[str], files: Iterable[tuple[tuple[str, ...], DefinitionFile]]
+) -> DefinitionFile | None:
+    """Of files and what is around them, the one in these directories with the fewest others."""
+    matching = [(len(around), file) for around, file in files if _is_around(place, around)]
+    return min(matching, key=itemgetter(0))[1] if matching else None
+
+
+def _is_around(place: Sequence[str], around: tuple[str, ...]) -> bool:
+    rest = iter(around)
+    return all(part in rest for part in place)

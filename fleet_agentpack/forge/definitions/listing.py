@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
 from typing import NamedTuple
 
-from fleet_agentpack.forge.definitions.index import DefinitionFile, IndexedDefinition, Progress
+from fleet_agentpack.forge.definitions.index import (
+    DefinitionFile,
+    DefinitionFolder,
+    IndexedDefinition,
+    Progress,
+    closest,
+)
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import Loaded
-from fleet_agentpack.forge.names import Format, Kind, Source, version_order
+from fleet_agentpack.forge.names import Format, Kind, Source, is_usable_name, version_order
 from fleet_agentpack.forge.results import DefinitionRow
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.semver import Version
 
+Rivals = list[tuple[tuple[str, ...], DefinitionFile]]
 ListKey = tuple[str | None, str, Format]  # owner, name, format
 
 
@@ -79,17 +87,48 @@ def list_definitions(
 def _on_disk(
     resolver: Resolver, kind: Kind, tier: Source, progress: Progress | None
 ) -> Loaded[dict[ListKey, IndexedDefinition]]:
-    """The newest version of each owner's name in each format, folder by folder."""
+    """The newest version of each owner's name in each format, folder by folder.
+
+    Of several in different directories, the first has the name; the others have their directory's.
+    """
     found = resolver.indexed(kind, tier, progress)
     best: dict[ListKey, IndexedDefinition] = {}
-    alike: list[DefinitionFile] = []
+    alike: defaultdict[str, list[IndexedDefinition]] = defaultdict(list)
     for each in found.value:
         key = (each.file.folder.owner, each.file.name, each.summary.format)
-        if key not in best or _newness(each) > _newness(best[key]):
+        if key not in best or (_is_version_of(each, best[key]) and _is_newer(each, best[key])):
             best[key] = each
-        elif each.summary.format != "fractary" and not _is_same(each.file, best[key].file):
-            alike.append(each.file)
-    return Loaded(best, (*found.warnings, *_left_out(kind, alike, resolver)))
+        elif each.file.folder.layout != "fractary" and not _is_same(each.file, best[key].file):
+            alike[each.file.name].append(each)
+    owners = _owners(resolver.folders(kind, tier)) if alike else set()
+    left_out: list[DefinitionFile] = []
+    rivals: dict[str, Rivals] = {name: [] for name in alike}
+    for each in found.value if alike else ():
+        if each.file.name in rivals:
+            rivals[each.file.name].append((each.file.around, each.file))
+    for name, others in alike.items():
+        for each in others:
+            place = _place_of(each.file, rivals[name], owners)
+            if place is None:
+                left_out.append(each.file)
+            else:
+                best[place, name, each.summary.format] = each
+    return Loaded(best, (*found.warnings, *_left_out(kind, left_out, resolver)))
+
+
+def _owners(folders: Iterable[DefinitionFolder]) -> set[str]:
+    return {each for folder in folders for each in (folder.owner, *folder.aliases) if each}
+
+
+def _place_of(file: DefinitionFile, rivals: Rivals, owners: set[str]) -> str | None:
+    """The nearest one or two directories that mean this definition of the name and no other."""
+    around = [each for each in file.around if is_usable_name(each)]
+    for length in (1, 2):
+        for parts in combinations(reversed(around), length):
+            place = parts[::-1]
+            if "/".join(place) not in owners and closest(place, rivals) is file:
+                return "/".join(place)
+    return None
 
 
 def _left_out(kind: Kind, alike: list[DefinitionFile], resolver: Resolver) -> list[str]:
@@ -102,7 +141,8 @@ def _left_out(kind: Kind, alike: list[DefinitionFile], resolver: Resolver) -> li
 
 
 def _is_same(one: DefinitionFile, other: DefinitionFile) -> bool:
-    return os.path.realpath(one.location) == os.path.realpath(other.location)
+    alike = one.stamp == other.stamp
+    return alike and os.path.realpath(one.location) == os.path.realpath(other.location)
 
 
 def _named(listed: Mapping[ListKey, IndexedDefinition | DefinitionRow]) -> Iterator[Listed]:
@@ -113,6 +153,15 @@ def _named(listed: Mapping[ListKey, IndexedDefinition | DefinitionRow]) -> Itera
         label = name if (owner, name) not in formats else f"{written_in}/{name}"
         formats.add((owner, name))
         yield Listed(f"{owner}/{label}" if owner and owners[name] > 1 else label, found)
+
+
+def _is_version_of(one: IndexedDefinition, other: IndexedDefinition) -> bool:
+    """Whether two of one name are versions of one definition."""
+    return one.file.folder is other.file.folder or one.file.folder.layout == "fractary"
+
+
+def _is_newer(one: IndexedDefinition, other: IndexedDefinition) -> bool:
+    return _newness(one) > _newness(other)
 
 
 def _newness(indexed: IndexedDefinition) -> tuple[bool, bool, Version]:

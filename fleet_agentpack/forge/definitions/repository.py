@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, Layout
-from fleet_agentpack.forge.definitions.index import DefinitionIndex
+from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, Layout, Proof
+from fleet_agentpack.forge.definitions.index import DefinitionIndex, Entry
 from fleet_agentpack.forge.names import Kind
 from fleet_agentpack.kit.paths import is_inside
 
@@ -75,23 +75,19 @@ def _entries(base: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-MOST_DIRECTORIES = 4000  # searched, those nearest to the project's root first
-DEEPEST = 6
+MOST_DIRECTORIES = 10_000  # searched, those nearest to the project's root first
+DEEPEST = 8
+DEEPEST_LOOSE = 2  # subagents in directories of any name, as in a collection by category
 
 # Where programs look, below a project, a package of it, or the home.
 PROGRAM_FOLDERS: tuple[tuple[str, Kind, Layout], ...] = (
     (".claude/agents", "agent", "agents"),
     (".claude/skills", "tool", "skills"),
     (".claude/commands", "tool", "commands"),
-    (".agents/skills", "tool", "skills"),
     (".codex/agents", "agent", "codex"),
-    (".codex/skills", "tool", "skills"),
     (".github/agents", "agent", "copilot"),
-    (".github/skills", "tool", "skills"),
     (".copilot/agents", "agent", "copilot"),
-    (".copilot/skills", "tool", "skills"),
 )
-_PROGRAMS = (*dict.fromkeys(place.partition("/")[0] for place, _, _ in PROGRAM_FOLDERS),)
 COMPONENTS: dict[str, tuple[Kind, Layout]] = {
     "agents": ("agent", "agents"),
     "tools": ("tool", "fractary"),
@@ -104,6 +100,13 @@ _NOT_SEARCHED = frozenset(
         *("dist", "build", "out", "target", "coverage"),
     }
 )
+# What is in these is looked at last: of two with one name, the other keeps it.
+_RETIRED_OR_SAMPLE = frozenset(
+    {
+        *("archive", "archived", "archives", "backup", "backups", "deprecated", "legacy", "old"),
+        *("examples", "fixtures", "samples", "templates", "test", "tests"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Collection:
     layout: Layout
     root: Path
     package: str | None  # the part of the project that it is in, None for the project itself
-    proven: bool  # only files that say themselves what they are count
+    proof: Proof
 
 
 @dataclass(frozen=True)
@@ -132,46 +135,68 @@ def look_through(root: Path, index: DefinitionIndex) -> Repository:
     plugins: list[Path] = []
     collections: list[Collection] = []
     looked_at: list[str] = []
-    waiting, seen = deque([(root, 0)]), 0
-    while waiting and seen < MOST_DIRECTORIES:
-        directory, depth = waiting.popleft()
+    waiting, last, seen = deque([(root, 0)]), deque[tuple[Path, int]](), 0
+    while (waiting or last) and seen < MOST_DIRECTORIES:
+        directory, depth = (waiting or last).popleft()
         seen += 1
         names = {each.name: each for each in index.entries(str(directory))}
-        programs = [name for name in _PROGRAMS if name in names]
-        looked_at += [str(directory), *(f"{directory}/{name}" for name in programs)]
+        hidden = hidden_directories(names.values())
+        looked_at += [str(directory), *(f"{directory}/{name}" for name in hidden)]
         package = None if directory == root else directory.name
-        collections += _of_programs(directory, programs, package)
+        collections += [
+            Collection(kind, layout, inner, package, "place")
+            for inner, kind, layout in program_folders(directory, hidden)
+        ]
         is_plugin = _has_parts({*names}) and manifest_of(directory) is not None
         if is_plugin:
             plugins.append(directory)
         elif SKILL_FILES[0] in names:
             around = None if root in (directory, directory.parent) else directory.parent.name
-            collections.append(Collection("tool", "skills", directory, around, proven=False))
+            collections.append(Collection("tool", "skills", directory, around, "place"))
             continue
-        if is_plugin and directory != root:
-            continue
+        if depth <= DEEPEST_LOOSE and any(_may_be_loose(each) for each in names.values()):
+            collections.append(Collection("agent", "agents", directory, package, "alone"))
         for name, entry in names.items():
             part = COMPONENTS.get(name) if name != "tools" else None
-            hidden = name.startswith(".") or name in _NOT_SEARCHED
-            if not entry.is_directory or entry.is_link or hidden:
+            skipped = name.startswith(".") or name in _NOT_SEARCHED
+            if not entry.is_directory or entry.is_link or skipped:
                 continue
             if part and not is_plugin:
                 kind, layout = part
-                inner = directory / name
-                collections.append(
-                    Collection(kind, layout, inner, package, proven=layout != "skills")
-                )
+                proof: Proof = "place" if layout == "skills" else "header"
+                collections.append(Collection(kind, layout, directory / name, package, proof))
             elif not part and depth < DEEPEST:
-                waiting.append((directory / name, depth + 1))
-    return Repository(tuple(plugins), tuple(collections), bool(waiting), tuple(looked_at))
+                queue = last if name in _RETIRED_OR_SAMPLE else waiting
+                queue.append((directory / name, depth + 1))
+    return Repository(tuple(plugins), tuple(collections), bool(waiting or last), tuple(looked_at))
 
 
-def _of_programs(directory: Path, programs: list[str], package: str | None) -> Iterator[Collection]:
-    """The directories that programs read, where they exist."""
-    for place, kind, layout in PROGRAM_FOLDERS if programs else ():
-        root = directory / place
+def hidden_directories(entries: Iterable[Entry]) -> list[str]:
+    """The directories that may be a program's, git's own apart."""
+    found = (each.name for each in entries if each.is_directory and each.name.startswith("."))
+    return [name for name in found if name != ".git"]
+
+
+def program_folders(
+    directory: Path, hidden: Sequence[str], place: Callable[[str], Path] | None = None
+) -> Iterator[tuple[Path, Kind, Layout]]:
+    """The directories that programs read, where they exist.
+
+    Agent Skills are read by ever more programs: every `.NAME/skills` counts.
+    """
+    known = [each for each in PROGRAM_FOLDERS if each[0].partition("/")[0] in hidden]
+    for name in hidden:
+        if name != ".claude":
+            known.append((f"{name}/skills", "tool", "skills"))
+    for path, kind, layout in known:
+        root = place(path) if place else directory / path
         if root.is_dir():
-            yield Collection(kind, layout, root, package, proven=False)
+            yield root, kind, layout
+
+
+def _may_be_loose(entry: Entry) -> bool:
+    stem, _, ending = entry.name.rpartition(".")
+    return ending == "md" and not entry.is_directory and not stem.isupper()
 
 
 def _has_parts(names: set[str]) -> bool:

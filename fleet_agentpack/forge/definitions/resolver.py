@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from fleet_agentpack.forge.definitions.index import (
     DefinitionIndex,
     IndexedDefinition,
     Progress,
+    closest,
     owned_once,
 )
 from fleet_agentpack.forge.definitions.stockyard import Stockyard
@@ -70,7 +71,7 @@ class Resolver:
         self._folders: dict[tuple[Kind, Source], Sequence[DefinitionFolder]] = {}
         self._files: dict[tuple[DefinitionFolder, str], list[DefinitionFile]] = {}
         self._named: dict[DefinitionFolder, defaultdict[str, list[DefinitionFile]]] = {}
-        self._opened: dict[Path, Definition | str] = {}
+        self._opened: dict[tuple[str, str | None], Definition | str] = {}
 
     def tiers(self, source: str = "all") -> list[Source]:
         """The tiers that are searched when a caller asks for a source."""
@@ -243,7 +244,24 @@ class Resolver:
                 ]
                 if found:
                     return found
-        return []
+        return self._by_place(name, folders, apart_from)
+
+    def _by_place(
+        self, name: str, folders: Sequence[DefinitionFolder], apart_from: Path | None
+    ) -> list[DefinitionFile]:
+        """The file of a name below some directories, which are its owner: `archive/NAME`."""
+        *place, last = name.split("/")
+        files = (
+            each
+            for folder in folders
+            if place and folder.layout != "fractary"
+            for each in self._files_of(folder, last)
+            if each.path != apart_from
+        )
+        found = closest(place, [(each.around, each) for each in files])
+        if found is None:
+            return []
+        return [replace(found, folder=replace(found.folder, owner="/".join(place)))]
 
     def _files_of(self, folder: DefinitionFolder, name: str) -> Sequence[DefinitionFile]:
         """The files of a name in a folder; where files name themselves, all are read once."""
@@ -267,9 +285,10 @@ class Resolver:
 
     def _open(self, file: DefinitionFile) -> Definition | str:
         """The definition in a file, or why there is none."""
-        if file.path not in self._opened:
-            self._opened[file.path] = self._read(file)
-        return self._opened[file.path]
+        key = (file.location, file.folder.owner)
+        if key not in self._opened:
+            self._opened[key] = self._read(file)
+        return self._opened[key]
 
     def _read(self, file: DefinitionFile) -> Definition | str:
         try:

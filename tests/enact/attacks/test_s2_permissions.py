@@ -78,8 +78,8 @@ def test_install_and_learn_say_what_is_asked_for(home: Path) -> None:
     answer = service.install(NAME)
     assert answer.permissions is not UNKNOWN
     assert jsonable(answer.permissions) == {
-        "wanted": {"network": ["*"], "variables": [KEY], "read": [], "write": []},
-        "granted": {"network": [], "variables": [], "read": [], "write": []},
+        "wanted": {"network": ["*"], "variables": [KEY], "read": [], "write": [], "build": []},
+        "granted": {"network": [], "variables": [], "read": [], "write": [], "build": []},
         "bounds": {
             "memory_bytes": 2 * 1024**3,
             "processes": 256,

@@ -113,7 +113,8 @@ def test_a_withdrawal_after_the_install_stops_the_next_call_until_it_is_taken_ba
     with refused("VERSION_YANKED") as refusal:
         service.run(NAME)
     assert "it leaks keys" in refusal.error.message
-    assert f"tool update {NAME}" in refusal.error.next_actions[0]
+    assert refusal.error.next_actions[0].startswith("ask the user to run: ")
+    assert refusal.error.advice()[0] == f"run: fleet-agentpack tool update {NAME}"
     assert "it leaks keys" in str(service.installed().warnings)
     registry.withdrawn.clear()
     assert a_day_later(home, registry).run(NAME).exit_code == 0

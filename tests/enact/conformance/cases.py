@@ -330,6 +330,65 @@ def arguments(place: Place) -> None:
     assert result.output == text
 
 
+def building(place: Place, script: str, *build: str, **given: object) -> object:
+    """What a tool prints that is installed, built and run, twice."""
+    outputs = [place.run(script, build=[*build], again=each, **given).output for each in (0, 1)]  # type: ignore[arg-type]
+    assert outputs[0] == outputs[1], f"it was built twice: {outputs}"
+    return outputs[0]
+
+
+@case("building", "once, in a copy of the tool's files, and never changed by a run")
+def built(place: Place) -> None:
+    steps = ("cat hello.txt > made.txt; date >> made.txt", "mkdir d && mv made.txt d/x")
+    script = "echo x > d/x; touch new; cat d/x; [ -e new ] || echo done"
+    output = building(place, script, *steps)
+    lines = str(output).splitlines()
+    assert (lines[0], lines[-1], len(lines)) == ("hello from eve/case", "done", 3)
+
+
+@case("building", "what is made elsewhere in the image is there in a run", needs_image=True)
+def elsewhere(place: Place) -> None:
+    assert building(place, "cat /opt/made", "mkdir -p /opt && echo made > /opt/made") == "made\n"
+
+
+@case("building", "no network without a grant, and no file or variable of the user's")
+def alone(place: Place) -> None:
+    (place.home / "secret.txt").write_text("s3cret")
+    with server() as port:
+        look = f"{FETCH}fetch http://127.0.0.1:{port}/; cat {place.home}/secret.txt; env"
+        step = f"({look}) > made.txt 2>&1; true"
+        declared = {"TOKEN": {"description": "d", "secret": True}}
+        output = building(
+            place,
+            "cat made.txt",
+            step,
+            environ={"TOKEN": "s3cret"},
+            granted=Permissions(variables=("TOKEN",)),
+            env=declared,
+        )
+    assert "refused" in str(output)
+    assert "reached" not in str(output) and "***" not in str(output) and "TOKEN" not in str(output)
+
+
+@case("building", "one that takes too long ends, with all that it started")
+def slow_build(place: Place) -> None:
+    mark = f"{os.getpid()}{len(place.kind.name)}73"
+    step = f"(trap '' TERM HUP; sleep {mark}) & sleep {mark}"
+    failing(place, "true", "BUILD_FAILED", build=step, limits={"buildTimeout": "4s"})
+    assert not running(mark)
+
+
+@case("building", "one that writes too much ends, in many files or in one")
+def large_build(place: Place) -> None:
+    many = "i=0; while :; do dd if=/dev/zero of=f$i bs=1M count=2 2>/dev/null; i=$((i+1)); done"
+    one = "dd if=/dev/zero of=f bs=1M count=100"
+    limits = {"buildSize": "8MiB", "buildTimeout": "120s"}
+    for step in (many, one):
+        failing(
+            place, "true", "BUILD_FAILED", "PERMISSION_REQUIRED", build=step, limits=dict(limits)
+        )
+
+
 @case("missing parts", "a program that is not there is named")
 def program(place: Place) -> None:
     codes = ("EXECUTION_FAILED", "PROVIDER_UNAVAILABLE")

@@ -12,6 +12,7 @@ from typing import Any
 from fleet_agentpack.enact.backends import cgroup
 from fleet_agentpack.enact.permissions import Permissions
 from fleet_agentpack.enact.results import RunResult
+from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.enact.settings import ContainerSettings
 from tests.enact.kit import add_tool, make_service, use_directory
 
@@ -21,7 +22,6 @@ ENGINE_VARIABLES = (
 )
 OUTSIDE = {key: os.environ[key] for key in ENGINE_VARIABLES if key in os.environ}
 DAGGER_IMAGE = os.environ.get("ENACT_DAGGER_IMAGE", "")
-DOCKER_IMAGE = os.environ.get("ENACT_DOCKER_IMAGE", "busybox:latest")
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,10 @@ def _has_group() -> bool:
 
 _AS_ROOT = Lack("not when root starts the server", os.geteuid() == 0 and not _has_group())
 _WHOLE = Lack("all hosts or none")
+_NO_BUILDS = dict.fromkeys(("built", "elsewhere", "alone", "slow_build", "large_build"), Lack("no"))
 _OPEN = (
     *("own", "private", "given", "hidden", "loopback", "host", "deaf"),
-    *("memory", "processes", "scratch"),
+    *("memory", "processes", "scratch", "built", "alone"),
 )
 KINDS = {
     kind.name: kind
@@ -57,7 +58,7 @@ KINDS = {
         Kind("bubblewrap", {"processes": _AS_ROOT}, has_images=False),
         Kind("podman"),
         Kind("docker"),
-        Kind("dagger", {"host": _WHOLE, "deaf": _WHOLE}),
+        Kind("dagger", {"host": _WHOLE, "deaf": _WHOLE, **_NO_BUILDS}),
         Kind("local", dict.fromkeys(_OPEN, Lack("no")), has_images=False),
     )
 }
@@ -81,6 +82,7 @@ class Place:
         granted: Permissions | None = None,
         environ: Mapping[str, str] | None = None,
         report: Callable[[float, float | None, str], None] = lambda *_: None,
+        again: int = False,
         **fields: Any,
     ) -> RunResult:
         """Run a shell script as a tool."""
@@ -94,16 +96,22 @@ class Place:
         }
         execution = {"default": self.kind.name, "defaultTimeout": "60s", **given.pop("limits", {})}
         registry = self.home / "registry"
-        shutil.rmtree(registry, ignore_errors=True)
-        add_tool(registry, NAME, files={"run.sh": script}, **given)
+        if not again:
+            shutil.rmtree(registry, ignore_errors=True)
+            add_tool(registry, NAME, files={"run.sh": script}, **given)
         use_directory(self.home, registry, execution=execution)
         outside = {key: os.environ[key] for key in ("HOME",) if key in os.environ}
-        service = make_service(
-            self.home,
-            environ={**outside, **OUTSIDE, **(environ or {})},
-            container=self.container,
-        )
+        service = self._service({**outside, **OUTSIDE, **(environ or {})})
         service.install(NAME)
         if granted:
             service.grants.allow(NAME, granted)
         return service.run(NAME, args, report=report)
+
+    def clear(self) -> None:
+        """Remove what was installed, and what was built of it."""
+        service = self._service({**{key: os.environ[key] for key in ("HOME",)}, **OUTSIDE})
+        if NAME in service.store.tools().tools:
+            service.uninstall(NAME)
+
+    def _service(self, environ: Mapping[str, str]) -> EnactService:
+        return make_service(self.home, environ=environ, container=self.container)

@@ -6,15 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fleet_agentpack.enact.errors import EnactError
 from tests.enact.conformance.cases import CASES
-from tests.enact.conformance.places import DAGGER_IMAGE, DOCKER_IMAGE, KINDS, OUTSIDE, Place
+from tests.enact.conformance.places import DAGGER_IMAGE, KINDS, OUTSIDE, Place
 from tests.enact.conformance.record import keep, recorded
-from tests.enact.test_container import IMAGE, image
+from tests.enact.test_container import IMAGE, image, root_of_image
 
 __all__ = ["image"]  # a fixture
 
@@ -34,27 +35,35 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the cases look 
 
 
 @pytest.fixture(params=[pytest.param(name, marks=MARKS[name]) for name in KINDS])
-def place(request: pytest.FixtureRequest, home: Path, work: Path) -> Place:
+def place(request: pytest.FixtureRequest, home: Path, work: Path) -> Iterator[Place]:
     """A backend, with an image that it knows."""
     kind = KINDS[request.param]
     if kind.name == "podman":
-        return Place(kind, home, work, IMAGE, request.getfixturevalue("image"))
-    if kind.name == "docker":
-        return Place(kind, home, work, request.getfixturevalue("docker_image"))
-    return Place(kind, home, work, DAGGER_IMAGE if kind.name == "dagger" else None)
+        found = Place(kind, home, work, IMAGE, request.getfixturevalue("image"))
+    elif kind.name == "docker":
+        found = Place(kind, home, work, request.getfixturevalue("docker_image"))
+    else:
+        found = Place(kind, home, work, DAGGER_IMAGE if kind.name == "dagger" else None)
+    yield found
+    if kind.has_images:
+        found.clear()
 
 
 @pytest.fixture(scope="module")
-def docker_image() -> str:
+def docker_image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An image with busybox in docker, where an engine runs."""
-    if not shutil.which("docker"):
-        pytest.skip("docker is not installed")
-    found = subprocess.run(
-        ["docker", "version"], capture_output=True, env={**os.environ, **OUTSIDE}
-    )
-    if found.returncode:
+    if not shutil.which("docker") or docker("version").returncode:
         pytest.skip("no docker engine runs here")
-    return DOCKER_IMAGE
+    made = docker("import", "-", IMAGE, stdin=root_of_image(tmp_path_factory.mktemp("image")))
+    if made.returncode:
+        pytest.skip(f"docker cannot import an image: {made.stderr.decode()[-200:]}")
+    yield IMAGE
+    docker("rmi", "--force", IMAGE)
+
+
+def docker(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    environ = {"PATH": os.environ["PATH"], **OUTSIDE}
+    return subprocess.run(["docker", *words], input=stdin, capture_output=True, env=environ)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -80,6 +80,10 @@ class Node:
             raise QueryError("not found")
         if name == "exit_code" and said.get("raises"):
             raise ExecError("exit code: 137")
+        if name == "exit_code" and said.get("breaks"):
+            raise DaggerError("the session is gone")
+        if name == "exit_code" and said.get("exits"):
+            os._exit(3)
         if name == "exit_code" and said.get("prints"):
             LOG[0].write("x" * said["prints"])
             LOG[0].flush()
