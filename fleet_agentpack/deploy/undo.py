@@ -75,7 +75,7 @@ def brought_back(events: Sequence[Event]) -> set[str]:
     """The paths that have an edit again: an apply overwrote it, and was undone itself."""
     seen: dict[str, State | None] = {}
     edits: dict[str, list[State]] = {}
-    found = set()
+    found: set[str] = set()
     for event in events:
         for row in event.rows:
             if row.path in seen and row.before and not holds(row.before, seen[row.path]):
