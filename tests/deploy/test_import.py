@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,26 @@ def test_nearly_equal_files_are_two_modules_and_are_named(tmp_path: Path) -> Non
     assert set(modules(answer.data)) == {"instructions:user", "instructions:user-claude-code"}
     (warning,) = [each for each in answer.warnings if "the same" in each]
     assert "AGENTS.md" in warning and "CLAUDE.md" in warning and "98%" in warning
+
+
+def test_rules_with_the_text_of_the_instructions_are_named(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, git=False)
+    for name in ("AGENTS.md", "CLAUDE.md", ".cursorrules"):
+        lab.write(f"project/{name}", "- one\n- two\n")
+    answer = lab.service().importer.run(ImportRequest())
+    targets = {tuple(row.targets) for row in answer.data.modules}
+    assert targets == {("claude_code", "codex"), ("cursor",)}
+    named = [each for each in answer.warnings if "are the same" in each]
+    assert named and all(".cursorrules" in each for each in named)
+
+
+def test_a_pack_that_was_imported_stays_itself_in_another_place(tmp_path: Path) -> None:
+    lab = furnish(tmp_path, "codex_user")
+    bring_in(lab)
+    lab.deploy()
+    shutil.copytree(lab.repo, tmp_path / "clone")
+    answer = QuickShell(lab).json("--repo", str(tmp_path / "clone"), "plan")
+    assert answer["data"]["changes"] == [] and answer["warnings"] == []
 
 
 def test_ids_and_places_are_those_of_the_original(tmp_path: Path) -> None:

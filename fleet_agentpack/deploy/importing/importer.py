@@ -24,6 +24,7 @@ from fleet_agentpack.deploy.left_out import is_known, remember
 from fleet_agentpack.deploy.manifest import FILE_NAME, SCOPES, Manifest, Scope, TargetConfig
 from fleet_agentpack.deploy.manifest_edit import ManifestEdit, edited
 from fleet_agentpack.deploy.model import read_file
+from fleet_agentpack.deploy.pack import ID_FILE, new_id
 from fleet_agentpack.deploy.project import Project, find_project, why_none
 from fleet_agentpack.deploy.repo_cache import RepoCache
 from fleet_agentpack.deploy.repo_write import finish_writing, write_together
@@ -255,7 +256,10 @@ def _write(repo: Path, found: _Proposal) -> None:
         message = f"{repo / FILE_NAME} was changed meanwhile; try again"
         raise DeployError.because("changed_meanwhile", message)
     files = {path: each for module in found.modules for path, each in module.files.items()}
-    write_together(repo, {**files, FILE_NAME: (found.new_text.encode(), False)})
+    files[FILE_NAME] = found.new_text.encode(), False
+    if found.text is None and not os.path.lexists(repo / ID_FILE):
+        files[str(ID_FILE)] = new_id().encode(), False
+    write_together(repo, files)
 
 
 def _text(repo: Path) -> str:

@@ -14,6 +14,7 @@ from fleet_agentpack.deploy.manifest_edit import LocalEntry, ModuleEntry, Source
 from fleet_agentpack.kit.results import UNKNOWN
 
 _NEARLY = 0.8  # the part of two texts that is the same
+_WHOLE = {"one_file", "named_file"}  # all that a tool reads of one scope
 _LONGEST_COMPARED = 200_000
 
 _FOLDERS = {"prompt": "prompts", "skill": "skills", "command": "claude-commands"}
@@ -103,13 +104,15 @@ def nearly_equal(items: Sequence[Item]) -> Iterator[str]:
     alike = [item for item in items if item.kind in ("instructions", "skill")]
     for one, other in combinations(alike, 2):
         comparable = one.kind == other.kind and one.scope == other.scope
-        whole = "one_file" == one.place.reading.shape == other.place.reading.shape
+        whole = {one.place.reading.shape, other.place.reading.shape} <= _WHOLE
         if not comparable or not (whole or (one.kind == "skill" and one.name == other.name)):
             continue
         if one.digest == other.digest or one.target == other.target:
             continue
         share = _similarity(one.text, other.text)
-        if share >= _NEARLY:
+        if share == 1.0 and one.kind == "instructions":
+            yield f"{one.path} and {other.path} are the same, but each has a form of its own"
+        elif share >= _NEARLY:
             yield (
                 f"{one.path} and {other.path} are {share:.0%} the same; they become two modules."
                 " Make them equal before the import to have one"
