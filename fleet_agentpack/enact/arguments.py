@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,7 +159,8 @@ def _resolve(
 
 def _mount(name: str, rule: Mapping[str, Any], value: str, rules: PathRules) -> Mount:
     try:
-        path = rules.paths.resolve(value).resolve(strict=True)
+        given = rules.paths.resolve(value)
+        path = given.resolve(strict=True)
     except NoBaseError as error:
         raise _bad(name, str(error)) from error
     except (OSError, RuntimeError, ValueError) as error:
@@ -173,8 +175,22 @@ def _mount(name: str, rule: Mapping[str, Any], value: str, rules: PathRules) -> 
         raise _bad(name, f"{value[:200]} is not a file")
     if reason := rules.denied.reason(path):
         raise _bad(name, f"{value[:200]} {reason}")
+    if _leads_out(given, path, rules):
+        raise _bad(name, f"{value[:200]} is a link that leads to {path}: name that, if it is meant")
     writable = _is_writable(rule) and path.is_dir()
     return Mount(path, writable, rules.denied.inside(path, writable=writable))
+
+
+def _leads_out(given: Path, path: Path, rules: PathRules) -> bool:
+    """Whether a link leads out of a directory in which a tool may have made it."""
+    lexical = Path(os.path.normpath(given))
+    project = [rules.denied.project] if rules.denied.project else []
+    for root in (*project, *map(Path, rules.granted)):
+        real = root.resolve()
+        is_named_inside = any(lexical.is_relative_to(each) for each in (root, real))
+        if is_named_inside and not path.is_relative_to(real):
+            return True
+    return False
 
 
 def _is_writable(rule: Mapping[str, Any]) -> bool:

@@ -24,7 +24,8 @@ SYSTEM = (
 PROTECTED = frozenset(
     {
         *(".git", ".enact", ".claude", ".codex", ".cursor", ".gemini", ".windsurf", ".vscode"),
-        *(".idea", ".zed", ".devcontainer", ".husky", ".mcp.json", ".envrc"),
+        *(".idea", ".zed", ".devcontainer", ".husky", ".mcp.json", ".envrc", ".kiro", ".roo"),
+        *(".opencode", ".continue", ".amazonq", ".junie"),
     }
 )
 # Keys and passwords: hidden wherever they are, but a tool may make such a file.
@@ -34,6 +35,8 @@ KEYS = frozenset(
         *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk"),
     }
 )
+# What makes git take a directory for a repository's own, whatever it is called.
+_MARKS = frozenset({"head", "commondir", "config"})
 _EXAMPLES = (".example", ".sample", ".template", ".dist")  # of `.env`, without keys
 # Where programs keep their files in a home, besides its dot directories.
 _OF_PROGRAMS = (
@@ -67,6 +70,8 @@ class DenyList:
             return "holds files of the system that are out of a tool's reach: choose one inside it"
         if any(is_protected(part) for part in path.parts):
             return "belongs to git or to another program, and is out of a tool's reach"
+        if any(is_repository(each) for each in (path, *path.parents)):
+            return "belongs to a repository of git, and is out of a tool's reach"
         if any(_is_key(part) for part in path.parts):
             return "holds keys or passwords, by its name, and is out of a tool's reach"
         home = self.home.resolve()
@@ -93,7 +98,7 @@ class DenyList:
         if not path.is_dir():
             return ()
         found = _entries(path) if writable else islice(_entries(path), MOST_SEARCHED)
-        places = (_hidden_place(path, each) for each in found if _is_hidden(each))
+        places = (_hidden_place(path, each) for each, owned in found if owned or _is_hidden(each))
         hidden = tuple(dict.fromkeys(islice(filter(None, places), MOST_HIDDEN + 1)))
         if len(hidden) > MOST_HIDDEN:
             reason = "has too much that would have to be hidden: choose a directory inside it"
@@ -125,21 +130,41 @@ def is_protected(name: str) -> bool:
     return plain in PROTECTED or plain.endswith(".git")
 
 
+def is_repository(path: str | Path) -> bool:
+    """Whether git takes a directory for a repository's own, and runs what it names there."""
+
+    def has(name: str) -> bool:
+        return os.path.lexists(os.path.join(path, name))  # noqa: PTH118 - it is called often
+
+    return has("HEAD") and (has("commondir") or (has("objects") and has("refs")))
+
+
 def protected_in(path: Path) -> Iterator[Path]:
     """The protected names in a directory and below it; a link of such a name is one too."""
-    return (Path(each.path) for each in _entries(path) if is_protected(each.name))
+    return (Path(each.path) for each, _ in _entries(path) if is_protected(each.name))
 
 
-def _entries(path: Path) -> Iterator[os.DirEntry[str]]:
-    """Everything in a directory, nearest first; nothing inside what is protected."""
+def marks_in(path: Path) -> Iterator[Path]:
+    """The files that could make a directory a repository."""
+    named = (each for each, _ in _entries(path) if _fold(each.name) in _MARKS)
+    return (Path(each.path) for each in named if not each.is_dir(follow_symlinks=False))
+
+
+def _entries(path: Path) -> Iterator[tuple[os.DirEntry[str], bool]]:
+    """Everything in a directory, nearest first, and whether it is a repository's own.
+
+    Nothing inside what is protected, or inside a repository's own directories.
+    """
     level = [str(path)]
     while level:
         below: list[str] = []
         for folder in level:
+            owned = is_repository(folder)
             with contextlib.suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
-                    yield entry
-                    if not is_protected(entry.name) and entry.is_dir(follow_symlinks=False):
+                    yield entry, owned
+                    is_open = not owned and not is_protected(entry.name)
+                    if is_open and entry.is_dir(follow_symlinks=False):
                         below.append(entry.path)
         level = below
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -359,24 +358,19 @@ def _declared(name: object, entry: object, tool: Script) -> Script:
 def _script(name: str | None, command: str, fields: Mapping[str, object], tool: Script) -> Script:
     """A command with its own fields; what it does not declare, it inherits from the tool."""
     schema = _schema(fields, "inputSchema") or tool.input_schema or dict(_inferred(command))
+    output = _schema(fields, "outputSchema", tool.output_schema)
+    description = _string(fields, "description") or tool.description
     try:
         properties = schema.get("properties")
         template.check(command, properties if isinstance(properties, dict) else {})
-    except template.TemplateError as error:
+        shown = quantities.json_bytes((description, schema, output))
+    except ValueError as error:
         raise ManifestError(str(error)) from error
-    script = Script(
-        name=name,
-        command=command,
-        description=_string(fields, "description") or tool.description,
-        input_schema=schema,
-        output_schema=_schema(fields, "outputSchema", tool.output_schema),
-        annotations={**tool.annotations, **_annotations(fields)},
-    )
-    shown = (script.description, script.input_schema, script.output_schema)
-    if len(json.dumps(shown, default=str).encode()) > LARGEST_TOOL:
+    if shown > LARGEST_TOOL:
         where = f"scripts.{name}" if name else "command"
         raise ManifestError(f"{where}: description and schemas exceed {LARGEST_TOOL} bytes")
-    return script
+    annotations = {**tool.annotations, **_annotations(fields)}
+    return Script(name, command, description, schema, output, annotations)
 
 
 class _ObjectSchema(TypedDict):

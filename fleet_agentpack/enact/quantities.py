@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 _TIMEOUT = re.compile(r"(\d{1,9})(ns|us|µs|ms|s|m|h)\Z")
@@ -24,3 +25,8 @@ def size(text: str) -> int:
     if not match or not int(match[1]):
         raise ValueError(f"{text[:40]!r} is not a size such as 512MiB")
     return int(int(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])
+
+
+def json_bytes(value: object) -> int:
+    """How long something is as JSON. Raises `ValueError` for numbers that JSON does not have."""
+    return len(json.dumps(value, default=str, allow_nan=False).encode())

@@ -509,15 +509,16 @@ def test_a_path_that_must_not_be_given_is_refused(
 def test_a_link_is_followed_and_what_it_points_to_is_what_the_tool_gets(
     home: Path, work: Path
 ) -> None:
-    (home / "real.txt").write_text("real")
-    (work / "link.txt").symlink_to(home / "real.txt")
+    (work / "real.txt").write_text("real")
+    (work / "link.txt").symlink_to("real.txt")
+    (home / "also.txt").symlink_to(work / "real.txt")
     rule = {"type": "array", "items": {"type": "string", "format": "path"}}
     script = {
         "command": "printf %s {{files}}",
         "inputSchema": {"type": "object", "properties": {"files": rule}},
     }
-    result = run(home, script, {"files": ["link.txt", "~/real.txt"]})
-    assert result.output == [str(home / "real.txt")] * 2
+    result = run(home, script, {"files": ["link.txt", "~/also.txt"]})
+    assert result.output == [str(work / "real.txt")] * 2
 
 
 @pytest.mark.parametrize("section", [{"default": "banana"}, {"default": "remote"}, {"fallback": 5}])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fleet_agentpack.enact.arguments import Mount
 from fleet_agentpack.enact.backends import seatbelt
-from fleet_agentpack.enact.backends.job import Job
+from fleet_agentpack.enact.backends.child import Ended
+from fleet_agentpack.enact.backends.job import DEFAULT_BOUNDS, Job
 from fleet_agentpack.enact.backends.seatbelt import Seatbelt, profile
+from tests.enact.kit import refused
 
 
 def rules(job: Job, port: int | None = None) -> list[str]:
@@ -72,4 +76,40 @@ def test_elsewhere_it_says_so() -> None:
 def test_it_names_the_parts_that_macos_does_not_have() -> None:
     parts = Seatbelt("/usr/bin").parts()
     missing = {"processes of a run as a whole", "scratch space with a limit"}
+    missing.add("an end of processes that left their group")
     assert missing <= {part for part, holds in parts.items() if not holds}
+
+
+@pytest.fixture
+def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """What runs a command without its profile, for what we do around it ourselves."""
+    program = home / "sandbox-exec"
+    program.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(seatbelt, "PROGRAM", str(program))
+    yield home
+
+
+def carried_out(given: Job) -> Ended:
+    with Seatbelt("/usr/bin:/bin").prepared(given) as start:
+        return start.carry_out(
+            start.command, timeout_s=60, tick=lambda _: None, on_kill=start.on_kill
+        )
+
+
+def test_a_tool_that_fills_its_scratch_space_is_stopped(elsewhere: Path) -> None:
+    fills = 'i=0; while :; do i=$((i+1)); head -c 4096 /dev/zero > "$TMPDIR/$i"; done'
+    bounds = replace(DEFAULT_BOUNDS, disk_bytes=1024**2)
+    with refused("EXECUTION_FAILED") as refusal:
+        carried_out(Job("eve/tool", elsewhere, ["sh", "-c", fills], bounds=bounds))
+    assert "filled its scratch space of 1 MiB" in refusal.error.message
+
+
+def test_its_processes_and_files_have_limits(elsewhere: Path) -> None:
+    says = ["sh", "-c", "ulimit -u 2>/dev/null || ulimit -p; ulimit -f"]
+    bounds = replace(DEFAULT_BOUNDS, processes=7, disk_bytes=1024**2)
+    given = Job("eve/tool", elsewhere, says, bounds=bounds)
+    processes, blocks = carried_out(given).stdout.split()
+    assert int(processes) > 7 and int(blocks) == 2048
+    free = replace(given, mounts=[Mount(elsewhere, writable=True)])
+    assert carried_out(free).stdout.split()[1] == b"unlimited"

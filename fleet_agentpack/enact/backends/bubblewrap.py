@@ -41,7 +41,11 @@ _ETC_NETWORK = (
 
 
 NOTHING = Path(fleet_agentpack.__file__).with_name("py.typed")  # an empty file
-KEYS = Path("/proc/keys")
+# A list of the user's keys, though not what is in them; and what only root can read.
+TELLING = (
+    *("/proc/keys", "/proc/kcore", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags"),
+    *("/proc/slabinfo", "/proc/timer_list", "/proc/vmallocinfo"),
+)
 
 
 class Bubblewrap:
@@ -154,8 +158,9 @@ class Bubblewrap:
             argv += ["--ro-bind-try", name, name]
         # Read-only: root without capabilities could still write the kernel's settings there.
         argv += ["--proc", "/proc"]
-        if KEYS.exists():  # a list of the user's keys, though not what is in them
-            argv += ["--ro-bind", str(NOTHING), str(KEYS)]
+        for name in TELLING:
+            if os.access(name, os.R_OK):
+                argv += ["--ro-bind", str(NOTHING), name]
         argv += ["--remount-ro", "/proc"]
         argv += ["--dev", "/dev", "--size", scratch]
         argv += ["--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108

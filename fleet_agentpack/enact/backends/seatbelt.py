@@ -10,23 +10,30 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fleet_agentpack.enact.backends import gateway
-from fleet_agentpack.enact.backends.child import MARKER, Command
+from fleet_agentpack.enact.backends.child import MARKER, Command, Ended, execute
 from fleet_agentpack.enact.backends.job import Job, Launch, interpreter
+from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.network import Reach
-from fleet_agentpack.enact.permissions import Bounds
 from fleet_agentpack.enact.proxy import Proxy
+from fleet_agentpack.kit import process
 
 PROGRAM = "/usr/bin/sandbox-exec"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/System", "/Library/Apple", "/private/var/db/timezone")
 _HOMEBREW = ("/opt/homebrew", "/usr/local")
 _FILES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/private/etc/localtime")
-# Processes are counted for the whole user on macOS, so only memory has a limit here.
-_LIMITS = 'ulimit -c 0; ulimit -d {0} 2>/dev/null; ulimit -v {0} 2>/dev/null; exec "$@"'
+# macOS counts processes for the whole user, so the limit is that many more than there are now.
+_LIMITS = (
+    "{{ ulimit -c 0; ulimit -d {memory}; ulimit -v {memory}; ulimit -f {blocks};"
+    ' {{ ulimit -u {processes} || ulimit -p {processes}; }}; }} 2>/dev/null; exec "$@"'
+)
+_UNKNOWN = 10_000
+_BLOCK = 512  # of `ulimit -f`; in some shells it is twice that
 
 
 class Seatbelt:
@@ -48,7 +55,8 @@ class Seatbelt:
         return {
             "a profile that denies by default": self.unavailable() is None,
             "processes of a run as a whole": False,  # macOS counts them for the whole user
-            "scratch space with a limit": False,  # a directory like any other
+            "an end of processes that left their group": False,  # there is no /proc to find them by
+            "scratch space with a limit": False,  # a directory, at whose size we look now and then
         }
 
     @contextmanager
@@ -68,8 +76,9 @@ class Seatbelt:
             if job.network:
                 proxy, port, address = held.enter_context(_proxied(job.network))
                 env |= gateway.proxy_variables(address)
-            argv = [PROGRAM, "-p", profile(job, scratch, port), *_limited(job.argv, job.bounds)]
-            yield Launch(Command(argv, env, job.folder, job.stdin), proxy=proxy)
+            argv = [PROGRAM, "-p", profile(job, scratch, port), *_limited(job)]
+            start = Command(argv, env, job.folder, job.stdin)
+            yield Launch(start, proxy=proxy, carry_out=_watched(job, scratch))
 
 
 def profile(job: Job, scratch: Path, port: int | None) -> str:
@@ -107,8 +116,50 @@ def _quoted(path: str) -> str:
     return f'"{escaped}"'
 
 
-def _limited(argv: Sequence[str], bounds: Bounds) -> list[str]:
-    return ["/bin/sh", "-c", _LIMITS.format(bounds.memory_bytes // 1024), "sh", *argv]
+def _limited(job: Job) -> list[str]:
+    """The command within limits for each of its processes."""
+    is_scratch_only = not any(each.writable for each in job.mounts)
+    limits = _LIMITS.format(
+        memory=job.bounds.memory_bytes // 1024,
+        blocks=job.bounds.disk_bytes // _BLOCK if is_scratch_only else "unlimited",
+        processes=_own_processes() + job.bounds.processes,
+    )
+    return ["/bin/sh", "-c", limits, "sh", *job.argv]
+
+
+def _own_processes() -> int:
+    """How many processes this user has now; more than any has where that cannot be known."""
+    try:
+        done = process.run(["/bin/ps", "-U", str(os.getuid()), "-o", "pid="], timeout_s=20)
+    except (OSError, TimeoutError):
+        return _UNKNOWN
+    return len(done.text.split())
+
+
+def _watched(job: Job, scratch: Path) -> Callable[..., Ended]:
+    """Runs a command, and stops it once it has filled its scratch space."""
+
+    def carry_out(command: Command, *, tick: Callable[[float], None], **limits: Any) -> Ended:
+        def look(elapsed_s: float) -> None:
+            if _size(scratch) > job.bounds.disk_bytes:
+                most = f"{job.bounds.disk_bytes // 1024**2} MiB"
+                message = f"{job.tool} filled its scratch space of {most} and was stopped"
+                raise EnactError("EXECUTION_FAILED", message, "give it less to do", tool=job.tool)
+            tick(elapsed_s)
+
+        return execute(command, tick=look, **limits)
+
+    return carry_out
+
+
+def _size(folder: Path) -> int:
+    """How much of the disk the files in a directory take."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_blocks * _BLOCK  # noqa: PTH118
+    return total
 
 
 @contextmanager

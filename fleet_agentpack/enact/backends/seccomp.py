@@ -69,6 +69,8 @@ MISSING: Mapping[str, tuple[int, int]] = {
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
+    "semget": (64, 190),
+    "msgget": (68, 186),
 }
 _SOCKET, _SOCKETPAIR, _CLONE, _IOCTL = (41, 198), (53, 199), (56, 220), (16, 29)
 _NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW… flag

@@ -49,3 +49,14 @@ def test_what_a_tool_asks_for_does_not_flood_the_list_either(
 ) -> None:
     with refused("MANIFEST_INVALID"):
         publish(home, **fields).install(NAME)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("place", ["inputSchema", "outputSchema"])
+def test_a_schema_that_is_none_as_json_does_not_spoil_the_list(
+    home: Path, place: str, number: float
+) -> None:
+    """Clients that check schemas refuse the whole list with it."""
+    schema = {"type": "object", "properties": {"a": {"type": "number", "maximum": number}}}
+    with refused("MANIFEST_INVALID"):
+        publish(home, **{place: schema}).install(NAME)

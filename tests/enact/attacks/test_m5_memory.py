@@ -78,6 +78,8 @@ try:
 except OSError:
     pass
 made["shmget"] = libc.shmget(0, 4096, 0o1600) >= 0
+made["semget"] = [libc.semget(0, 32000, 0o1600) for _ in range(20)][-1] >= 0  # 40 MB
+made["msgget"] = libc.msgget(0, 0o1600) >= 0
 print(json.dumps([name for name, done in made.items() if done]))
 """
     assert attack(home, code).output == []

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
+import subprocess
 import tarfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -305,3 +308,91 @@ def test_what_a_container_prints_when_it_fails_is_masked(home: Path) -> None:
     assert "***" in refusal.error.message
     assert "sk-very-secret" not in str(refusal.error.payload())
     assert "\u202e" not in refusal.error.message
+
+
+REPOSITORY = """
+import os, sys
+place = os.path.join(sys.argv[1], "sub")
+os.makedirs(place + "/objects"); os.makedirs(place + "/refs/heads")
+with open(place + "/HEAD", "w") as file:
+    file.write("ref: refs/heads/main\\n")
+with open(place + "/config", "w") as file:
+    file.write("[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = ..\\n"
+               f"\\tfsmonitor = touch {place}/ran; false\\n")
+"""
+
+
+@needs_bwrap
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["whole", "commondir"])
+def test_a_repository_of_another_name_is_not_left_behind(home: Path, elsewhere: bool) -> None:
+    """git takes any directory with these files for one, and runs what its config names."""
+    code = REPOSITORY
+    if elsewhere:
+        code += """
+os.mkdir(place + "/other")
+for name in ("objects", "refs"):
+    os.rename(place + "/" + name, place + "/other/" + name)
+open(place + "/commondir", "w").write("other\\n")
+os.link(place + "/config", place + "/other/config")
+"""
+    result = attack(home, code, {"place": str(home / "work")}, **script(RULE))
+    place = home / "work" / "sub"
+    subprocess.run(["git", "status"], cwd=place, capture_output=True)
+    found = subprocess.run(["git", "rev-parse", "--git-dir"], cwd=place, capture_output=True)
+    assert not (place / "ran").exists() and found.returncode
+    assert "was removed" in str(result.warnings)
+
+
+@needs_bwrap
+def test_nor_is_one_that_is_there_changed_or_read(home: Path) -> None:
+    place = home / "work" / "vendor" / "bare"
+    for each in ("objects", "refs/heads", "hooks"):
+        (place / each).mkdir(parents=True)
+    (place / "HEAD").write_text("ref: refs/heads/main\n")
+    (place / "config").write_text("token")
+    code = """
+import os, sys
+place = sys.argv[1] + "/vendor/bare"
+print(open(place + "/config").read(), os.listdir(place + "/hooks"))
+for each in ("config", "hooks/post-checkout"):
+    try:
+        open(os.path.join(place, each), "w").write("planted")
+    except OSError as error:
+        print(error.errno)
+"""
+    result = attack(home, code, {"place": str(home / "work")}, **script(RULE))
+    assert "token" not in str(result.output)
+    assert (place / "config").read_text() == "token" and not [*(place / "hooks").iterdir()]
+    with refused("INVALID_ARGUMENTS"):
+        attack(home / "again", code, {"place": str(place / "hooks")}, **script(RULE))
+
+
+@needs_bwrap
+def test_files_that_only_have_such_names_stay(home: Path) -> None:
+    for each in ("objects", "refs", "config", "HEAD"):
+        (home / "work" / "mine" / each).mkdir(parents=True)
+        (home / "work" / "mine" / each / "kept").write_text("x")
+    (home / "work" / "HEAD").write_text("mine")
+    code = "import sys; open(sys.argv[1] + '/config', 'w').write('x'); print('done')"
+    result = attack(home, code, {"place": str(home / "work")}, **script(RULE))
+    assert result.output == "done\n" and "removed" not in str(result.warnings)
+    assert (home / "work" / "HEAD").exists() and (home / "work" / "config").exists()
+    assert (home / "work" / "mine" / "HEAD" / "kept").exists()
+
+
+@pytest.mark.permissions
+def test_hooks_in_a_directory_that_cannot_be_listed_are_found(home: Path) -> None:
+    """Who may enter a directory can use the repository in it, listed or not."""
+    made = home / "work" / "made"
+    made.parent.mkdir(exist_ok=True)
+    mounts = [Mount(home / "work", writable=True)]
+    before = aftermath.look(mounts)
+    hooks = made / "in" / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    for each in (made / "in", made):
+        each.chmod(0o311)
+    assert aftermath.tidied(mounts, replace(before, since=time.time() + 60)) == []
+    assert hooks.exists() and stat.S_IMODE(made.stat().st_mode) == 0o311, "it was so before"
+    told = aftermath.tidied(mounts, before)
+    assert not hooks.exists() and "could not be listed" in str(told)

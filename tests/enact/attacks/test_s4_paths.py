@@ -207,6 +207,7 @@ def test_a_path_that_is_swapped_after_the_check_is_not_followed(
     "place",
     [
         *("work/.GIT/hooks", "work/.Claude", "work/.gemini", "work/.husky", "work/.idea"),
+        *("work/.kiro", "work/.opencode", "work/.roo"),
         *("work/.devcontainer", "work/.zed", "work/.windsurf", "code/bare.git/hooks"),
         *("work/.env", "work/.env.local", "work/.netrc", "work/deploy/id_ed25519", "backup/id_rsa"),
         *("work/.npmrc", "work/.pypirc", "work/.git-credentials", "work/.pgpass"),
@@ -258,3 +259,38 @@ def test_another_spelling_of_the_home_changes_nothing(tmp_path: Path) -> None:
     for place in ("ada/.ssh", "ADA/.SSH/id", "ada/state/x", "Ada/work/.GIT"):
         assert denied.reason(tmp_path / place)
     assert denied.reason(home / "work/.g\u200cit")  # HFS+ does not see that character
+
+
+READS = "import sys; print(open(sys.argv[1]).read())"
+
+
+@needs_bwrap
+@pytest.mark.parametrize("place", ["work/report", "given/sub/report", "work/../work/report"])
+def test_a_link_that_a_tool_may_have_left_does_not_choose_what_is_read(
+    home: Path, place: str
+) -> None:
+    """Who names it sees a file of the project, and not where it leads."""
+    (home / "taxes").write_text("private")
+    for each in ("work", "given/sub"):
+        (home / each).mkdir(parents=True, exist_ok=True)
+        (home / each / "report").symlink_to(home / "taxes")
+    service = publish(home, READS, **script(READ))
+    service.install(NAME)
+    service.grants.allow(NAME, Permissions(write=(str(home / "given"),)))
+    with refused("INVALID_ARGUMENTS") as refusal:
+        service.run(NAME, {"place": str(home / place)})
+    assert f"leads to {home / 'taxes'}" in str(refusal.error.details)
+    assert service.run(NAME, {"place": str(home / "taxes")}).output == "private\n"
+
+
+@needs_bwrap
+def test_other_links_are_followed(home: Path) -> None:
+    (home / "work" / "new").mkdir(parents=True)
+    (home / "work" / "new" / "report").write_text("fine")
+    (home / "work" / "latest").symlink_to("new")
+    (home / "docs").symlink_to(home / "work" / "new")
+    service = publish(home, READS, **script(READ))
+    service.install(NAME)
+    for place in ("work/latest/report", "docs/report"):
+        assert service.run(NAME, {"place": str(home / place)}).output == "fine\n"
+    assert service.run(NAME, {"place": "latest/report"}).output == "fine\n"

@@ -119,3 +119,17 @@ place = ctypes.addressof(ctypes.c_char.from_buffer(page))
 print(ctypes.CFUNCTYPE(ctypes.c_int)(place)() == -errno.ENOSYS, call(0x40000000 | 39))
 """
     assert attack(home, code).output == "True ENOSYS\n"
+
+
+def test_what_the_kernel_tells_root_alone_is_not_told(home: Path) -> None:
+    """A tool of root's is root to the files of /proc, without any capability."""
+    told = ("kcore", "kpagecount", "kpageflags", "slabinfo", "timer_list", "vmallocinfo")
+    code = f"""
+for name in {told}:
+    try:
+        if open("/proc/" + name, "rb").read(1):
+            print(name)
+    except OSError:
+        pass
+"""
+    assert attack(home, code).output == ""
