@@ -108,7 +108,9 @@ def _collect(descriptor: int, found: dict[str, bytes], name: str) -> None:
 def _serve(run: dict[str, Any], reading: int, writing: int, errors: int) -> None:
     """Become a server, with all that its start does but the imports."""
     from fleet_agentpack import __main__
+    from fleet_agentpack.wire import stdio
 
+    stdio.DRAIN_TIMEOUT_S = TIMEOUT_S  # how busy the machine is must make no difference
     for descriptor, number in ((reading, 0), (writing, 1), (errors, 2)):
         os.dup2(descriptor, number)
         os.close(descriptor)
