@@ -96,7 +96,9 @@ class Session:
                 has_shell = await root.exists(_SHELL)
                 has_head = any([await root.exists(each) for each in _HEADS])
             except self._dagger.QueryError as error:
-                raise LackError("image", f"the image {name} cannot be had: {error}") from error
+                raise LackError(
+                    "image", f"the image {name} could not be pulled: {error}"
+                ) from error
             self._images[name] = Image(reference, root, dict(variables), has_shell, has_head)
         return self._images[name]
 

@@ -396,7 +396,7 @@ def program(place: Place) -> None:
     assert "no-such-program" in f"{error.message} {error.details}"
 
 
-@case("missing parts", "an image that cannot be had is not the tool's fault", needs_image=True)
+@case("missing parts", "an image that cannot be pulled is not the tool's fault", needs_image=True)
 def image(place: Place) -> None:
     missing = {"from": f"{place.image}-none"}
     error = failing(place, "echo x", "PROVIDER_UNAVAILABLE", **missing)
