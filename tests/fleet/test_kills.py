@@ -45,7 +45,8 @@ def count(limit):
             alike += 1  # one for each object of a repository, which has more after every task
             if alike > 6:
                 return
-        writes = event == "open" and isinstance(given[2], int) and given[2] & 3
+        is_file = event == "open" and isinstance(given[0], str) and given[0] != os.devnull
+        writes = is_file and isinstance(given[2], int) and given[2] & 3
         if event in STEPS or event == "subprocess.Popen" or writes:
             seen += 1
             if seen == limit:
