@@ -53,7 +53,7 @@ def explain(found: Proposal, path: str) -> Explanation:
     origins = _origins(found, output)
     if change is not None and change.cause == "edited":
         origins = _with_edits(origins, output, change)
-    return Explanation(place, output.root.target, scope, state, list(_rows(origins)))
+    return Explanation(place, output.root.target, scope, state, list(_sections(origins)))
 
 
 def _state(op: str, edited: bool) -> str:
@@ -62,7 +62,7 @@ def _state(op: str, edited: bool) -> str:
     return {"create": "missing", "update": "not as the pack has it"}.get(op, op)
 
 
-def _rows(origins: _Origins) -> Iterator[SectionRow]:
+def _sections(origins: _Origins) -> Iterator[SectionRow]:
     for origin, numbered in groupby(enumerate(origins, 1), key=lambda each: each[1]):
         lines = [number for number, _ in numbered]
         if origin is not None:

@@ -60,7 +60,7 @@ def check(command: str, known: Collection[str] = ()) -> None:
     """
     if any(match[2] for match in _DOLLAR.finditer(command)):
         raise TemplateError("${…:raw} would let an argument become code")
-    words = _words(command)
+    words = _split(command)
     if not words:
         raise TemplateError("the command is empty")
     script = _uses_shell(command, {"properties": dict.fromkeys(known)})
@@ -82,7 +82,7 @@ def render(command: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -
     """The argument list for these values. Raises `ValueRefused`."""
     if _uses_shell(command, schema):
         return _render_shell(command, values, schema)
-    return _render_words(_words(command), values, schema)
+    return _render_words(_split(command), values, schema)
 
 
 def text_of(value: Any) -> str:
@@ -94,7 +94,7 @@ def text_of(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _words(command: str) -> list[str]:
+def _split(command: str) -> list[str]:
     tight = _BRACES.sub(lambda match: "{{" + match[1] + "}}", command)
     try:
         return shlex.split(tight)

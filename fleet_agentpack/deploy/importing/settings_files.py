@@ -89,12 +89,12 @@ def look_into(
         return [SkippedRow(str(path), "settings", "it cannot be parsed")], []
     if file.about:
         data = {key: value for key, value in data.items() if str(key).startswith(file.about)}
-    named = [*_rows(data, file), *_of_project(data, project, file)]
+    named = [*_unsupported(data, file), *_of_project(data, project, file)]
     skipped = [SkippedRow(str(path), what, reason) for what, reason in named]
     return skipped, [SecretRow(str(path), place) for place in secret_keys(data)]
 
 
-def _rows(data: Mapping[str, object], file: SettingsFile) -> Iterator[tuple[str, str]]:
+def _unsupported(data: Mapping[str, object], file: SettingsFile) -> Iterator[tuple[str, str]]:
     for key, (what, reason) in file.kinds.items():
         value = data.get(key)
         if isinstance(value, Mapping) and what in ("MCP server", "hook"):

@@ -89,22 +89,22 @@ def best_version(versions: Iterable[str]) -> str | None:
 
 def rank(hits: Sequence[Hit], query: str) -> list[Hit]:
     """The hits that match a query, best first: words are prefixes, any may match."""
-    words = _words(query)
+    words = _search_terms(query)
     if not words:
         return list(hits)
     scored = [(_score(hit, words), hit) for hit in hits]
     return [hit for score, hit in sorted(scored, key=lambda pair: -pair[0]) if score > 0]
 
 
-def _words(text: str) -> list[str]:
+def _search_terms(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
 def _score(hit: Hit, words: Sequence[str]) -> float:
     tags = hit.tags if isinstance(hit.tags, tuple) else ()
-    named = _words(f"{hit.name} {' '.join(tags)}")
+    named = _search_terms(f"{hit.name} {' '.join(tags)}")
     strong = [part for word in named for part in (word, *word.split("_"))]
-    weak = _words(hit.description)
+    weak = _search_terms(hit.description)
     return sum(
         3.0 if any(other.startswith(word) for other in strong)
         else 1.0 if any(other.startswith(word) for other in weak)

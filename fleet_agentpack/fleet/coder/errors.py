@@ -212,12 +212,12 @@ def _said(content: bytes) -> _Said:
     if not isinstance(body, dict):
         return _Said()
     # Coder's `detail`, or the messages of an AgentAPI problem.
-    told = "; ".join(str(row["message"]) for row in _rows(body, "errors") if row.get("message"))
+    told = "; ".join(str(row["message"]) for row in _objects(body, "errors") if row.get("message"))
     message = str(body.get("message") or body.get("title") or "")
-    return _Said(message, told or str(body.get("detail") or ""), _rows(body, "validations"))
+    return _Said(message, told or str(body.get("detail") or ""), _objects(body, "validations"))
 
 
-def _rows(body: Mapping[str, object], key: str) -> list[dict[str, Any]]:
+def _objects(body: Mapping[str, object], key: str) -> list[dict[str, Any]]:
     listed = body.get(key)
     return [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
 

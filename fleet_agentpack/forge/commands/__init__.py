@@ -44,12 +44,12 @@ def add(parser: Parser, name: str) -> None:  # noqa: ARG001
 
 
 def _add_definitions(commands: Commands, kind: Kind) -> None:
-    def rows(given: argparse.Namespace, forge: ForgeService) -> object:
+    def listed(given: argparse.Namespace, forge: ForgeService) -> object:
         return forge.listing(
             kind, tags=given.tag, source=given.source, limit=given.limit, offset=given.offset
         )
 
-    table = _query(rows, f"{kind}s", "name", "version", "source", "description")
+    table = _query(listed, f"{kind}s", "name", "version", "source", "description")
     listing = commands.add(f"{kind}-list", f"list available {kind}s", table, "--source local")
     listing.add_argument("--tag", action="append", default=[], help="any of these tags")
     _source(listing)
@@ -136,8 +136,8 @@ def _query(query: Query, key: str = "", *columns: str) -> Handler:
 
     def run(console: Console) -> None:
         result = query(console.arguments, open_service(console.settings))
-        rows = _rows(result, key, columns, console.paint) if key else _yaml_lines(result)
-        console.answer(result, rows)
+        lines = _table_lines(result, key, columns, console.paint) if key else _yaml_lines(result)
+        console.answer(result, lines)
 
     return run
 
@@ -178,7 +178,9 @@ def _yaml_lines(result: object) -> Iterator[Line]:
     yield from yaml12.dump(plain).splitlines()
 
 
-def _rows(result: object, key: str, columns: tuple[str, ...], paint: Paint) -> Iterator[Line]:
+def _table_lines(
+    result: object, key: str, columns: tuple[str, ...], paint: Paint
+) -> Iterator[Line]:
     rows = getattr(result, key)
     if rows:
         headers = [_WORD.sub(r" \1", name) for name in columns]  # `latestVersion` is two words
