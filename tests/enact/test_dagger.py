@@ -234,7 +234,7 @@ LACKING = {
     "SDK": ("the Dagger SDK is not installed", {}),
     "CLI": ("the Dagger CLI is missing", {}),
     "engine": ("no Dagger engine can be reached: connection refused", {"down": True}),
-    "image": ("the image known:none cannot be had: not found", {}),
+    "image": ("the image known:none could not be pulled: not found", {}),
 }
 
 
@@ -258,7 +258,7 @@ def test_the_missing_part_is_named_and_the_fallback_is_used(
 
 def test_a_missing_image_is_told_at_the_install(home: Path, engine: Made) -> None:
     service = engine(**{"from": "known:none"})
-    assert "cannot be had: not found" in str(service.install(NAME).warnings)
+    assert "could not be pulled: not found" in str(service.install(NAME).warnings)
 
 
 def test_only_what_the_engine_needs_is_in_the_environment() -> None:
