@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.deploy.model import Blob, Output, Root, owner
@@ -157,42 +158,84 @@ def _runs(names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     return tuple((directory, len(list(inside))) for directory, inside in found)
 
 
-def merge(areas: Sequence[tuple[Root, Iterable[Part]]]) -> Desired:
-    """One desired state from every area's outputs. Raises `E_DESIRED_STATE_CONFLICT`."""
+def merge(areas: Sequence[tuple[Root, Iterable[Part]]], before: Desired | None = None) -> Desired:
+    """One desired state from every area's outputs, made from an earlier one where that is quicker.
+
+    Raises `E_DESIRED_STATE_CONFLICT`.
+    """
     by_place = {(root.target, root.dir): root for root, _ in reversed(areas)}
     kept = tuple(sorted(by_place.values()))
-    merged: dict[str, dict[str, Output]] = {root.target: {} for root in kept}
-    directories: dict[str, dict[str, tuple[Root, list[str]]]] = {root.target: {} for root in kept}
     made_of: dict[str, list[Part]] = {root.target: [] for root in kept}
-    overlapping: set[str] = set()  # targets with a path that two parts have, or one part twice
     for root, parts in areas:
         mixed = by_place[root.target, root.dir] != root or _has_roots_inside(root, kept)
-        of_target, places = merged[root.target], directories[root.target]
-        for part in parts:
-            if mixed:
-                part = Part.of(
-                    output._replace(root=owner(kept, root.target, output.path) or output.root)
-                    for output in part.all
-                )
-            if part.rest or not of_target.keys().isdisjoint(part.outputs):
-                overlapping.add(root.target)
-                part = _without_known(part, of_target)
-            made_of[root.target].append(part)
-            of_target.update(part.outputs)
-            for output in part.rest:
-                of_target[output.path] = _merged(of_target[output.path], output)
-            if places.keys().isdisjoint(part.directories):
-                places.update(part.directories)
-                continue
-            for directory, (holder, paths) in part.directories.items():
-                known = places.get(directory)  # whose list another part may have, too
-                places[directory] = (known[0], [*known[1], *paths]) if known else (holder, paths)
-    whole = {target: made_of[target] for target in made_of.keys() - overlapping}
-    desired = Desired(kept, merged, directories, parts=whole)
+        made_of[root.target] += [_by_owner(part, root, kept) for part in parts] if mixed else parts
+    known = before if before is not None and before.roots == kept else None
+    merged = {
+        target: (known and _exchanged(known, target, parts)) or _joined(parts)
+        for target, parts in made_of.items()
+    }
+    desired = Desired(
+        kept,
+        {target: found.outputs for target, found in merged.items()},
+        {target: found.directories for target, found in merged.items()},
+        parts={target: made_of[target] for target, found in merged.items() if found.is_plain},
+    )
     _refuse_too_long(desired)
     _refuse_file_as_directory(desired)
     _refuse_same_name(desired)
     return desired
+
+
+class _Merged(NamedTuple):
+    """The outputs of one target."""
+
+    outputs: Mapping[str, Output]
+    directories: Mapping[str, tuple[Root, list[str]]]
+    is_plain: bool  # whether no path was wanted twice
+
+
+def _joined(parts: Iterable[Part]) -> _Merged:
+    outputs: dict[str, Output] = {}
+    places: dict[str, tuple[Root, list[str]]] = {}
+    is_plain = True
+    for part in parts:
+        if part.rest or not outputs.keys().isdisjoint(part.outputs):
+            is_plain, part = False, _without_known(part, outputs)
+        outputs.update(part.outputs)
+        for output in part.rest:
+            outputs[output.path] = _merged(outputs[output.path], output)
+        if places.keys().isdisjoint(part.directories):
+            places.update(part.directories)
+            continue
+        for directory, (holder, paths) in part.directories.items():
+            known = places.get(directory)  # whose list another part may have, too
+            places[directory] = (known[0], [*known[1], *paths]) if known else (holder, paths)
+    return _Merged(outputs, places, is_plain)
+
+
+def _exchanged(before: Desired, target: str, parts: Sequence[Part]) -> _Merged | None:
+    """The outputs as they were before but for their contents, None if more than that differs."""
+    known = before.parts.get(target, ())
+    if len(known) != len(parts):
+        return None
+    outputs = dict(before.outputs[target])
+    for one, other in zip(known, parts, strict=True):
+        if one is other:
+            continue
+        if one.outputs.keys() != other.outputs.keys() or one.directories != other.directories:
+            return None
+        if other.rest:
+            return None
+        outputs.update(other.outputs)
+    return _Merged(outputs, before.directories[target], is_plain=True)
+
+
+def _by_owner(part: Part, root: Root, roots: tuple[Root, ...]) -> Part:
+    """The part with each output in the deepest root that it is in."""
+    return Part.of(
+        output._replace(root=owner(roots, root.target, output.path) or output.root)
+        for output in part.all
+    )
 
 
 def _refuse_too_long(desired: Desired) -> None:

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.indented_json import indented, rows_text, with_rows
+from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.service import DeployService
 from tests.deploy.lab import Lab
 
@@ -121,3 +123,19 @@ def test_a_root_that_is_left_empty_lists_nothing(lab: Lab) -> None:
     lab.drop("prompt:hello")
     deployed(lab, running)
     assert rows_of(lab.user / ".codex/prompts/.agentpack.manifest.codex.json") == []
+
+
+def test_a_running_process_sees_new_paths_and_clashes(lab: Lab) -> None:
+    running = lab.service()
+    deployed(lab, running)
+    for name in ("scripts/more.sh", "more/inside.sh"):
+        lab.source(f"modules/skills/tidy/{name}", f"# {name}\n")
+        assert any(path.endswith(f"tidy/{name}") for path in deployed(lab, running))
+    (lab.repo / "modules/skills/tidy/scripts/run.sh").unlink()
+    assert not any(path.endswith("run.sh") for path in deployed(lab, running))
+    for output in ("tidy", "tidy/scripts/more.sh"):
+        lab.skill("other", output=output)
+        with pytest.raises(DeployError) as raised:
+            running.plan(Request())
+        assert raised.value.code == "E_DESIRED_STATE_CONFLICT"
+        lab.drop("skill:other")
