@@ -29,7 +29,7 @@ class Desired:
     directories: Mapping[str, Mapping[str, tuple[Root, list[str]]]]
     warnings: tuple[str, ...] = ()  # about the lockfile and the modules behind it
     failed: Mapping[str, DeployError] = field(default_factory=dict)  # targets left out, and why
-    parts: Mapping[str, Sequence[Part]] = field(default_factory=dict)  # where all is from these
+    parts: Mapping[str, Sequence[Part]] = field(default_factory=dict)  # where no path is in two
 
     def without(self, paths: Collection[str]) -> Desired:
         """The same without some files, whatever their target."""
@@ -186,7 +186,7 @@ def merge(areas: Sequence[tuple[Root, Iterable[Part]]], before: Desired | None =
     return desired
 
 
-class _Merged(NamedTuple):
+class _OfTarget(NamedTuple):
     """The outputs of one target."""
 
     outputs: Mapping[str, Output]
@@ -194,7 +194,7 @@ class _Merged(NamedTuple):
     is_plain: bool  # whether no path was wanted twice
 
 
-def _joined(parts: Iterable[Part]) -> _Merged:
+def _joined(parts: Iterable[Part]) -> _OfTarget:
     outputs: dict[str, Output] = {}
     places: dict[str, tuple[Root, list[str]]] = {}
     is_plain = True
@@ -210,10 +210,10 @@ def _joined(parts: Iterable[Part]) -> _Merged:
         for directory, (holder, paths) in part.directories.items():
             known = places.get(directory)  # whose list another part may have, too
             places[directory] = (known[0], [*known[1], *paths]) if known else (holder, paths)
-    return _Merged(outputs, places, is_plain)
+    return _OfTarget(outputs, places, is_plain)
 
 
-def _exchanged(before: Desired, target: str, parts: Sequence[Part]) -> _Merged | None:
+def _exchanged(before: Desired, target: str, parts: Sequence[Part]) -> _OfTarget | None:
     """The outputs as they were before but for their contents, None if more than that differs."""
     known = before.parts.get(target, ())
     if len(known) != len(parts):
@@ -227,7 +227,7 @@ def _exchanged(before: Desired, target: str, parts: Sequence[Part]) -> _Merged |
         if other.rest:
             return None
         outputs.update(other.outputs)
-    return _Merged(outputs, before.directories[target], is_plain=True)
+    return _OfTarget(outputs, before.directories[target], is_plain=True)
 
 
 def _by_owner(part: Part, root: Root, roots: tuple[Root, ...]) -> Part:
