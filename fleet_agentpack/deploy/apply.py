@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
+from itertools import chain
 
 from fleet_agentpack.deploy import lockfile
 from fleet_agentpack.deploy.batch import Batch, Step
 from fleet_agentpack.deploy.compare import Change, Plan, plan_id
 from fleet_agentpack.deploy.disk import find
 from fleet_agentpack.deploy.event import Event
-from fleet_agentpack.deploy.model import Blob, Output, Root, copy_name
+from fleet_agentpack.deploy.model import Blob, Root, copy_name
 from fleet_agentpack.deploy.ownership import Holder, Record
 from fleet_agentpack.deploy.recorded import manifest_bytes
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
-from fleet_agentpack.deploy.snapshots import ManagedFile, Snapshot, SnapshotStore, now_text
+from fleet_agentpack.deploy.runs import Run
+from fleet_agentpack.deploy.snapshots import Snapshot, SnapshotStore, now_text
 from fleet_agentpack.deploy.survey import Survey
 from fleet_agentpack.deploy.taking import (
     Taking,
@@ -105,11 +105,10 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     survey, plan, created_at = proposal.survey, proposal.plan, now_text()
     roots, pack = _roots_to_record(survey, plan), proposal.workspace.pack
     holders = proposal.workspace.holders(roots)
-    outputs = survey.desired.in_order
-    by_root: dict[Root, list[Output]] = {root: [] for root in roots}
-    for root, found in groupby(outputs, attrgetter("root")):
-        by_root[root] += found
-    targets, paths, blobs = columns = _columns(outputs)
+    runs = survey.desired.runs
+    by_root: dict[Root, list[Run]] = {root: [] for root in roots}
+    for run in runs:
+        by_root[run.root].append(run)
     steps = [_step(change, holders[change.root], survey) for change in plan.changes]
     record = proposal.workspace.ownership.record
     manifests = {
@@ -118,14 +117,17 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
     }
     steps += [_manifest_step(root, manifests[root], holders[root], record) for root in roots]
     hashes = {root: blob.sha256 for root, blob in manifests.items()}
-    taking = Taking(survey, plan, by_root, holders, hashes, snapshot_id)
+    outputs = {
+        root: [each for run in found for each in run.outputs] for root, found in by_root.items()
+    }
+    taking = Taking(survey, plan, outputs, holders, hashes, snapshot_id)
     emptied = left_empty(steps, [path for _, path in plan.released], record.directories)
     packs = {pack.key: pack.path}
     snapshot = Snapshot(
         id=snapshot_id,
         created_at=created_at,
-        targets=tuple(sorted(set(targets))),
-        managed_files=tuple(map(ManagedFile, targets, paths, [blob.sha256 for blob in blobs])),
+        targets=tuple(sorted({run.root.target for run in runs})),
+        managed_files=tuple(chain.from_iterable(run.managed for run in runs)),
         changes=(),
         lockfile_sha256=lockfile_sha256(proposal.workspace),
     )
@@ -134,29 +136,20 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
         pack.key,
         proposal.workspace.project_root,
         tuple(holders[root][1:] for root in roots),
-        modes={
-            path: blob.mode
-            for path, blob in zip(paths, blobs, strict=True)
-            if blob.executable or blob.private
-        },
+        modes={path: mode for run in runs for path, mode in run.modes.items()},
     )
     claims = taking.claims()
     return Batch(
         snapshot,
         steps,
-        list(zip(*columns, strict=True)),
+        list(chain.from_iterable(run.kept for run in runs)),
         event,
         lambda found, made: taking.record(record, found, claims, made, emptied, packs),
         claims,
         contents_of(claims, proposal.workspace.ownership),
         emptied,
+        [run.in_snapshot for run in runs],
     )
-
-
-def _columns(outputs: Sequence[Output]) -> tuple[list[str], list[str], list[Blob]]:
-    """The targets, paths and contents of outputs; there may be ten thousand."""
-    targets = [output.root.target for output in outputs]
-    return targets, [output.path for output in outputs], [output.blob for output in outputs]
 
 
 def _step(change: Change, holder: Holder, survey: Survey) -> Step:

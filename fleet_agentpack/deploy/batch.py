@@ -65,6 +65,7 @@ class Batch:
     claims: Sequence[Claim] = ()
     contents: Sequence[Blob] = ()  # to be stored as well
     emptied: Sequence[str] = field(default=())  # directories that the steps leave empty
+    listed: Sequence[bytes] = ()  # the managed files in the snapshot's record, if made before
 
 
 def new_state(step: Step, before: State | None) -> State | None:

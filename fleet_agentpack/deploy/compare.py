@@ -6,7 +6,7 @@ import hashlib
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -187,12 +187,11 @@ def _writes(survey: Survey, target: str) -> Iterator[Change]:
     actual, recorded, links = survey.actual, survey.recorded, survey.links
     new, reason = partial(tuple.__new__, Change), "file missing"  # there may be very many
     is_new = not any(each.files or each.stray for each in recorded.by_root.values())
-    for path, output in survey.desired.outputs[target].items():
+    for output in _differing(survey.desired.outputs[target], actual):
+        path = output.path
         before = actual[path]
-        if before is not None and before.sha256 == output.blob.sha256:
-            if before.executable or not output.blob.executable:
-                continue
-        elif links and path in links and _leads_to_the_same(survey, output):
+        other = before is None or before.sha256 != output.blob.sha256
+        if other and path in links and _leads_to_the_same(survey, output):
             continue
         if before is None:
             root, _, _, ids = output
@@ -203,6 +202,18 @@ def _writes(survey: Survey, target: str) -> Iterator[Change]:
             )
         else:
             yield _update(survey, output, before)
+
+
+def _differing(
+    outputs: Mapping[str, Output], actual: Mapping[str, FileState | None]
+) -> list[Output]:
+    """The outputs that are not on the disk as they should be; written for speed."""
+    return [
+        output
+        for path, output in outputs.items()
+        for blob in [output[2]]
+        if (found := actual[path]) is None or found[0] != blob[0] or (blob[1] and not found[1])
+    ]
 
 
 def _leads_to_the_same(survey: Survey, output: Output) -> bool:

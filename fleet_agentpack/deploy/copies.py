@@ -63,7 +63,8 @@ def copies_of(batch: Batch, store: SnapshotStore) -> Copies:
         return Copies(batch.kept)
     old, new = _differing(before.managed_files, batch.snapshot.managed_files)
     differ = {(file.target, file.path) for file in new - old}
-    made = [kept for kept in batch.kept if kept[:2] in differ]
+    paths = {path for _, path in differ}
+    made = [kept for kept in batch.kept if kept[1] in paths and kept[:2] in differ]
     gone = {(file.target, file.path) for file in old - new} - {kept[:2] for kept in made}
     gone |= {(root.target, root.manifest_path) for root in before.roots}
     gone -= {(step.target, step.path) for step in batch.steps if step.is_manifest}
@@ -76,7 +77,11 @@ def _differing(
 ) -> tuple[set[ManagedFile], set[ManagedFile]]:
     """The files of both, without most of those that are the same; there are very many."""
     if len(old) == len(new):
-        pairs = [(one, other) for one, other in zip(old, new, strict=True) if one != other]
+        pairs = [
+            (one, other)
+            for one, other in zip(old, new, strict=True)
+            if one is not other and one != other
+        ]
         old, new = [one for one, _ in pairs], [other for _, other in pairs]
     return set(old), set(new)
 

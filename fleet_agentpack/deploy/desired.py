@@ -7,13 +7,14 @@ import os
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from fleet_agentpack.deploy.errors import DeployError, both_ways
 from fleet_agentpack.deploy.model import Blob, Output, Root, owner
+from fleet_agentpack.deploy.runs import Run, in_a_row, runs_of
 
 _SURELY_SHORT = 250  # characters of a whole path, if they are ASCII
 _LONGEST_PATH = 4000  # below PATH_MAX, with room for a temporary name beside it
@@ -28,6 +29,7 @@ class Desired:
     directories: Mapping[str, Mapping[str, tuple[Root, list[str]]]]
     warnings: tuple[str, ...] = ()  # about the lockfile and the modules behind it
     failed: Mapping[str, DeployError] = field(default_factory=dict)  # targets left out, and why
+    parts: Mapping[str, Sequence[Part]] = field(default_factory=dict)  # where no path is in two
 
     def without(self, paths: Collection[str]) -> Desired:
         """The same without some files, whatever their target."""
@@ -45,7 +47,7 @@ class Desired:
             }
             for target, found in self.directories.items()
         }
-        return replace(self, outputs=outputs, directories=directories)
+        return replace(self, outputs=outputs, directories=directories, parts={})
 
     def of(self, root: Root) -> list[Output]:
         """The outputs that belong to a root, by path."""
@@ -61,10 +63,13 @@ class Desired:
             yield from outputs.values()
 
     @property
-    def in_order(self) -> list[Output]:
+    def runs(self) -> list[Run]:
         """Every output, by target and path."""
-        by_target = [found for _, found in sorted(self.outputs.items())]
-        return [found[path] for found in by_target for path in sorted(found)]
+        found: list[Run] = []
+        for target, outputs in sorted(self.outputs.items()):
+            runs = in_a_row(run for part in self.parts.get(target, ()) for run in part.runs)
+            found += runs or runs_of(outputs.values())
+        return found
 
     @property
     def holding(self) -> set[Root]:
@@ -73,7 +78,8 @@ class Desired:
         return {root for found in places for root, _ in found.values()}
 
 
-class Part(NamedTuple):
+@dataclass(eq=False)
+class Part:
     """Outputs of one root that are made together, by path and by directory."""
 
     outputs: Mapping[str, Output]
@@ -123,6 +129,21 @@ class Part(NamedTuple):
                 directories[directory] = (root, inside)
         return cls(outputs, directories)
 
+    @cached_property
+    def runs(self) -> list[Run]:
+        """Its outputs as records list them."""
+        return runs_of(self.outputs.values())
+
+    @cached_property
+    def above(self) -> set[str]:
+        """The directories below the root that its outputs need."""
+        found: set[str] = set()
+        for directory, (root, _) in self.directories.items():
+            while len(directory) > len(root.dir) and directory not in found:
+                found.add(directory)
+                directory = directory.rpartition("/")[0]
+        return found
+
     @property
     def all(self) -> Iterator[Output]:
         """Its outputs one by one."""
@@ -137,37 +158,84 @@ def _runs(names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     return tuple((directory, len(list(inside))) for directory, inside in found)
 
 
-def merge(areas: Sequence[tuple[Root, Iterable[Part]]]) -> Desired:
-    """One desired state from every area's outputs. Raises `E_DESIRED_STATE_CONFLICT`."""
+def merge(areas: Sequence[tuple[Root, Iterable[Part]]], before: Desired | None = None) -> Desired:
+    """One desired state from every area's outputs, made from an earlier one where that is quicker.
+
+    Raises `E_DESIRED_STATE_CONFLICT`.
+    """
     by_place = {(root.target, root.dir): root for root, _ in reversed(areas)}
     kept = tuple(sorted(by_place.values()))
-    merged: dict[str, dict[str, Output]] = {root.target: {} for root in kept}
-    directories: dict[str, dict[str, tuple[Root, list[str]]]] = {root.target: {} for root in kept}
+    made_of: dict[str, list[Part]] = {root.target: [] for root in kept}
     for root, parts in areas:
         mixed = by_place[root.target, root.dir] != root or _has_roots_inside(root, kept)
-        of_target, places = merged[root.target], directories[root.target]
-        for part in parts:
-            if mixed:
-                part = Part.of(
-                    output._replace(root=owner(kept, root.target, output.path) or output.root)
-                    for output in part.all
-                )
-            if not of_target.keys().isdisjoint(part.outputs):
-                part = _without_known(part, of_target)
-            of_target.update(part.outputs)
-            for output in part.rest:
-                of_target[output.path] = _merged(of_target[output.path], output)
-            if places.keys().isdisjoint(part.directories):
-                places.update(part.directories)
-                continue
-            for directory, (holder, paths) in part.directories.items():
-                known = places.get(directory)  # whose list another part may have, too
-                places[directory] = (known[0], [*known[1], *paths]) if known else (holder, paths)
-    desired = Desired(kept, merged, directories)
+        made_of[root.target] += [_by_owner(part, root, kept) for part in parts] if mixed else parts
+    known = before if before is not None and before.roots == kept else None
+    merged = {
+        target: (known and _exchanged(known, target, parts)) or _joined(parts)
+        for target, parts in made_of.items()
+    }
+    desired = Desired(
+        kept,
+        {target: found.outputs for target, found in merged.items()},
+        {target: found.directories for target, found in merged.items()},
+        parts={target: made_of[target] for target, found in merged.items() if found.is_plain},
+    )
     _refuse_too_long(desired)
     _refuse_file_as_directory(desired)
     _refuse_same_name(desired)
     return desired
+
+
+class _OfTarget(NamedTuple):
+    """The outputs of one target."""
+
+    outputs: Mapping[str, Output]
+    directories: Mapping[str, tuple[Root, list[str]]]
+    is_plain: bool  # whether no path was wanted twice
+
+
+def _joined(parts: Iterable[Part]) -> _OfTarget:
+    outputs: dict[str, Output] = {}
+    places: dict[str, tuple[Root, list[str]]] = {}
+    is_plain = True
+    for part in parts:
+        if part.rest or not outputs.keys().isdisjoint(part.outputs):
+            is_plain, part = False, _without_known(part, outputs)
+        outputs.update(part.outputs)
+        for output in part.rest:
+            outputs[output.path] = _merged(outputs[output.path], output)
+        if places.keys().isdisjoint(part.directories):
+            places.update(part.directories)
+            continue
+        for directory, (holder, paths) in part.directories.items():
+            known = places.get(directory)  # whose list another part may have, too
+            places[directory] = (known[0], [*known[1], *paths]) if known else (holder, paths)
+    return _OfTarget(outputs, places, is_plain)
+
+
+def _exchanged(before: Desired, target: str, parts: Sequence[Part]) -> _OfTarget | None:
+    """The outputs as they were before but for their contents, None if more than that differs."""
+    known = before.parts.get(target, ())
+    if len(known) != len(parts):
+        return None
+    outputs = dict(before.outputs[target])
+    for one, other in zip(known, parts, strict=True):
+        if one is other:
+            continue
+        if one.outputs.keys() != other.outputs.keys() or one.directories != other.directories:
+            return None
+        if other.rest:
+            return None
+        outputs.update(other.outputs)
+    return _OfTarget(outputs, before.directories[target], is_plain=True)
+
+
+def _by_owner(part: Part, root: Root, roots: tuple[Root, ...]) -> Part:
+    """The part with each output in the deepest root that it is in."""
+    return Part.of(
+        output._replace(root=owner(roots, root.target, output.path) or output.root)
+        for output in part.all
+    )
 
 
 def _refuse_too_long(desired: Desired) -> None:
@@ -212,6 +280,9 @@ def _merged(one: Output, other: Output) -> Output:
 def _refuse_file_as_directory(desired: Desired) -> None:
     """A path cannot be a file for one module and a directory for another."""
     for target, outputs in desired.outputs.items():
+        parts = desired.parts.get(target)
+        if parts is not None and all(outputs.keys().isdisjoint(part.above) for part in parts):
+            continue
         checked: set[str] = set()
         for directory, (root, paths) in desired.directories[target].items():
             while len(directory) > len(root.dir) and directory not in checked:

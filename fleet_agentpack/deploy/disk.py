@@ -95,7 +95,8 @@ class Reader:
             exists = _is_directory(root.dir)
         else:
             above = path.rpartition("/")[0] or "/"
-            exists = self.directory(root, above, known) and self._is_own_directory(root, path)
+            is_below = known[above] if above in known else self.directory(root, above, known)
+            exists = is_below and self._is_own_directory(root, path)
         known[path] = exists
         return exists
 

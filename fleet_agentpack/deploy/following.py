@@ -43,7 +43,7 @@ def only(found: Proposal, wanted: Callable[[Change], bool], stored: Stored) -> P
     for change in waiting:
         if (output := _as_recorded(found, change, stored)) is not None:
             outputs[change.target][change.path] = output
-    survey = replace(survey, desired=replace(desired, outputs=outputs))
+    survey = replace(survey, desired=replace(desired, outputs=outputs, parts={}))
     changes = [change for change in plan.changes if wanted(change)]
     return replace(found, survey=survey, plan=replace(plan, changes=changes, released=()))
 

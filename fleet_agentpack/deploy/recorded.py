@@ -11,26 +11,17 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.indented_json import indented
+from fleet_agentpack.deploy.indented_json import with_rows
 from fleet_agentpack.deploy.model import Output, Root, read_file
 from fleet_agentpack.deploy.ownership import Entry, Held, Holder, Holding, Record
 from fleet_agentpack.deploy.pack import Pack, is_gone
+from fleet_agentpack.deploy.runs import Run
 from fleet_agentpack.kit.paths import is_plain
 from fleet_agentpack.kit.stamps import Stamp, stamp
 
 SCHEMA_VERSION = 1
-
-
-class ManifestRow(msgspec.Struct, frozen=True):
-    """A managed file as a manifest lists it."""
-
-    path: str
-    sha256: str
-    module_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -218,19 +209,12 @@ def _unusable(warning: str) -> ManifestFile:
     return ManifestFile(warnings=(f"{warning}; the next deploy repairs it",))
 
 
-def manifest_bytes(
-    root: Root, outputs: Sequence[Output], snapshot_id: str, generated_at: str
-) -> bytes:
-    """A root's manifest for its outputs, which come sorted by path."""
-    start = len(root.path(""))
+def manifest_bytes(root: Root, runs: Iterable[Run], snapshot_id: str, generated_at: str) -> bytes:
+    """A root's manifest for its outputs, which come by path."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "generated_at": generated_at,
         "tool": root.target,
         "snapshot_id": snapshot_id,
-        "managed_files": [
-            ManifestRow(path[start:], blob.sha256, module_ids)
-            for _, path, blob, module_ids in outputs
-        ],
     }
-    return indented(document)
+    return with_rows(document, "managed_files", [run.in_manifest for run in runs])

@@ -24,6 +24,7 @@ from fleet_agentpack.deploy.restoring import (
     is_exactly,
     left_alone,
 )
+from fleet_agentpack.deploy.runs import runs_of
 from fleet_agentpack.deploy.snapshots import (
     History,
     ManagedFile,
@@ -255,7 +256,7 @@ def _lost(snapshot_id: str, path: str) -> DeployError:
 def _manifest_of(root: Root, to: Snapshot, files: Sequence[tuple[str, str]]) -> bytes:
     """A manifest for files whose modules are no longer known."""
     outputs = [Output(root, path, Blob(sha256, False, ""), ()) for path, sha256 in files]
-    return manifest_bytes(root, outputs, to.id, now_text())
+    return manifest_bytes(root, runs_of(outputs), to.id, now_text())
 
 
 def _refused(reason: str, problem: str, history: History) -> DeployError:

@@ -94,12 +94,15 @@ class Taking:
         """
         known = self.survey.recorded.by_root[root].files
         changed = {change.path for change in self.plan.changes}
-        for _, path, blob, _ in self.outputs[root]:
-            entry = known.get(path)
-            if entry is not None and entry.sha256 != blob.sha256:
-                shared = entry.is_shared and path not in changed
-                origin = Origin.of(self._shared(path)) if shared else entry.origin
-                draft.put(holder, path, entry._replace(sha256=blob.sha256, origin=origin))
+        differing = [
+            (path, entry, blob.sha256)
+            for _, path, blob, _ in self.outputs[root]  # there may be ten thousand
+            if (entry := known.get(path)) is not None and entry[0] != blob[0]
+        ]
+        for path, entry, sha256 in differing:
+            shared = entry.is_shared and path not in changed
+            origin = Origin.of(self._shared(path)) if shared else entry.origin
+            draft.put(holder, path, entry._replace(sha256=sha256, origin=origin))
 
     def _gather(self, draft: Draft, root: Root, holder: Holder) -> None:
         """Files of a pack whose repo is gone, and that this one wants: it is that pack, moved."""

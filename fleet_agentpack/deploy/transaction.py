@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,7 @@ from fleet_agentpack.deploy.disk import Disk, find
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.event import EventRow
 from fleet_agentpack.deploy.home import Home
-from fleet_agentpack.deploy.indented_json import indented
+from fleet_agentpack.deploy.indented_json import indented, with_rows
 from fleet_agentpack.deploy.model import Blob, copy_key, copy_name, safe_name
 from fleet_agentpack.deploy.ownership import FILE_NAME
 from fleet_agentpack.deploy.snapshots import SnapshotChange
@@ -34,6 +35,8 @@ from fleet_agentpack.kit.disk import State, read
 from fleet_agentpack.kit.files import sync_directory
 from fleet_agentpack.kit.journal import Journal, Row, SwapError, changed, missing_directories
 from fleet_agentpack.kit.swap import Area, Swap
+
+_PATH_OF = attrgetter("path")
 
 Report = Callable[[float, float | None, str], None]
 
@@ -111,7 +114,8 @@ class Transaction:
     def _keep_contents(self, batch: Batch, copies: Copies) -> None:
         stored = self._contents.names() if copies.source else frozenset[str]()
         blobs = [*batch.contents, *(blob for _, _, blob in copies.made)]
-        blobs += [blob for _, _, blob in batch.kept if copies.source and blob.sha256 not in stored]
+        if copies.source:
+            blobs += [blob for _, _, blob in batch.kept if blob[0] not in stored]
         blobs += [step.blob for step in batch.steps if step.blob and not step.is_manifest]
         self._kept = len(blobs)
         total, tick = self._kept + self._steps, max(1, len(blobs) // 50)
@@ -204,7 +208,8 @@ class Transaction:
 
     def _record(self, batch: Batch, rows: Sequence[Row], stage: str) -> Row:
         """The snapshot's record, which names where the backups will be."""
-        managed = {file.path for file in batch.snapshot.managed_files}
+        touched = {step.path for step in batch.steps}
+        managed = touched.intersection(map(_PATH_OF, batch.snapshot.managed_files))
         changes = []
         for step, row in zip(batch.steps, rows, strict=False):
             # What is given back is no longer managed, which agentpack calls a delete.
@@ -224,7 +229,10 @@ class Transaction:
         changes += [change for change in batch.snapshot.changes if change.path not in listed]
         place = f"{self._home.snapshots}/{batch.snapshot.id}"
         done = replace(batch.snapshot, changes=tuple(changes), backup_root=f"{place}/backup")
-        record = indented(done.document())
+        document, rows_made = done.document(), batch.listed
+        record = (
+            with_rows(document, "managed_files", rows_made) if rows_made else indented(document)
+        )
         self._disk.create(f"{stage}/record.json", record, 0o600)
         after = State("file", hashlib.sha256(record).hexdigest(), 0o600, exact=False)
         if done.managed_files:

@@ -93,7 +93,8 @@ class Workspace:
         known = self.cache.desired.get(self.request.target)
         if known is None or not known.is_current(key, trees):
             parts = Parts(self.cache.made, known.parts if known else {})
-            desired = merge([(root, parts.of(root, area, chosen, trees)) for root, area in areas])
+            found = [(root, parts.of(root, area, chosen, trees)) for root, area in areas]
+            desired = merge(found, known.desired if known else None)
             known = KnownDesired(key, trees, desired, parts.used)
             self.cache.desired[self.request.target] = known
         about_modules = [text for found in files.values() for text in found.warnings]
