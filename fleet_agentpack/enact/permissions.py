@@ -185,7 +185,7 @@ def required(tool: str, missing: Permissions, message: str = "") -> EnactError:
     return EnactError(
         "PERMISSION_REQUIRED",
         message or f"{tool} needs {missing.said()}, which nobody has granted it",
-        ask_user(f"install the tool if it is not, and decide whether to run: {command}"),
+        ask_user(f"install the tool if it is not installed, and decide whether to run: {command}"),
         tool=tool,
         missing={kind: list(getattr(missing, kind)) for kind in KINDS if getattr(missing, kind)},
         command=command,
