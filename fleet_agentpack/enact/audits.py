@@ -141,10 +141,12 @@ class Audits:
 
     def _work(self, tools: Callable[[], Iterable[Installed]]) -> None:
         try:
-            findings, due = self._sources.findings, [each for each in tools() if self._is_due(each)]
+            findings = self._sources.findings
+            # A tool that was just called may be among the installed ones, too.
+            due = {(each.name, each.version): each for each in tools() if self._is_due(each)}
             last = findings.last_attempt()
             if due and findings.claim(Attempt(self._clock()), last.tried_at):
-                self._ask_about(due, _quiet)
+                self._ask_about(due.values(), _quiet)
         except Exception as error:  # noqa: BLE001 - nobody waits for this thread's errors
             if not self._stopping.is_set():
                 logger.warning("installed tools were not checked: %s", type(error).__name__)

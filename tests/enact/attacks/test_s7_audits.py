@@ -381,3 +381,4 @@ def test_over_stdio_a_running_server_notices_and_an_idle_one_asks_nothing(
         server.call("enact__list")
         assert server.close() == 0 and server.bad_lines == []
     assert len(registry.requests) == asked
+    assert len({path for path, _ in registry.requests}) == asked  # nothing was asked twice
