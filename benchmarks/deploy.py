@@ -11,6 +11,9 @@ with status 1 if a bound was missed. With DEPLOY_BASELINE naming another tree of
 deploy of one changed file is compared with that tree's, in turns. With AGENTPACK_BIN naming the
 original binary, its deploy of one changed file and its plan are measured beside ours on the same
 repo, and the plans are compared.
+
+ext4 makes files ten times as slowly for some minutes after many were deleted on the same disk.
+So nothing is deleted before the end; `--directory` can name a disk where nothing was lately.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ class World:
         self.project.mkdir(parents=True)
         self.user.mkdir()
         self._random = random.Random(7)
+        self._forgotten = itertools.count()
         self._write_repo(modules)
         git = ["git", "init", "--quiet", str(self.project)]
         subprocess.run(git, check=True, env=self.environ)
@@ -85,12 +89,16 @@ class World:
 
     def forget(self) -> None:
         """As if nothing had ever been deployed."""
-        shutil.rmtree(self.user)
+        for place in (self.user, self.project, self.root / "agentpack/state"):
+            self.put_aside(place)
         self.user.mkdir()
-        shutil.rmtree(self.project)
         self.project.mkdir()
         subprocess.run(["git", "init", "--quiet", str(self.project)], check=True, env=self.environ)
-        shutil.rmtree(self.root / "agentpack/state", ignore_errors=True)
+
+    def put_aside(self, place: Path) -> None:
+        """Have something no longer where it was, without deleting it."""
+        if place.exists():
+            place.rename(self.root / f"forgotten-{next(self._forgotten)}")
 
     def _write_repo(self, modules: int) -> None:
         rows = []
@@ -277,7 +285,7 @@ class Fresh:
         """Let go of what a real process would still hold when it has answered."""
         self._kept[0].close()
         self._kept = None
-        shutil.rmtree(self._world.root / f"cache-{self._name}-{self._number}", ignore_errors=True)
+        self._world.put_aside(self._world.root / f"cache-{self._name}-{self._number}")
 
 
 def measure(world: World, durable: World) -> list[str]:
@@ -315,7 +323,6 @@ def measure_apply(world: World, table: Table) -> None:
                 lambda c=contents, r=records, t=top: write_plainly(c, r, t, durable=world.durable)
             )
         )
-        shutil.rmtree(top)
     limit, how = min(plain), ", each synced" if world.durable else ""
     table.add(f"limit: write {len(contents)} files, each content and its names{how}", limit, limit)
     table.add(f"deploy --apply, everything new{how}", min(took), limit, bound=1.5)

@@ -16,7 +16,7 @@ from fleet_agentpack.deploy.disk import find
 from fleet_agentpack.deploy.event import Event
 from fleet_agentpack.deploy.model import Blob, Root, copy_name
 from fleet_agentpack.deploy.ownership import Holder, Record
-from fleet_agentpack.deploy.recorded import manifest_bytes
+from fleet_agentpack.deploy.recorded import RootRecord, manifest_bytes
 from fleet_agentpack.deploy.results import Envelope, PlanData, Reason
 from fleet_agentpack.deploy.runs import Run
 from fleet_agentpack.deploy.snapshots import Snapshot, SnapshotStore, now_text
@@ -115,7 +115,8 @@ def batch_of(proposal: Proposal, snapshot_id: str) -> Batch:
         root: Blob.of(manifest_bytes(root, by_root[root], snapshot_id, created_at))
         for root in roots
     }
-    steps += [_manifest_step(root, manifests[root], holders[root], record) for root in roots]
+    known = survey.recorded.by_root
+    steps += [_manifest_step(known[root], manifests[root], holders[root], record) for root in roots]
     hashes = {root: blob.sha256 for root, blob in manifests.items()}
     outputs = {
         root: [each for run in found for each in run.outputs] for root, found in by_root.items()
@@ -193,9 +194,10 @@ def _roots_to_record(survey: Survey, plan: Plan) -> list[Root]:
     ]
 
 
-def _manifest_step(root: Root, blob: Blob, holder: Holder, record: Record) -> Step:
-    found = find(root.manifest_path)
-    before = found.sha256 if found else None
+def _manifest_step(known: RootRecord, blob: Blob, holder: Holder, record: Record) -> Step:
+    root, before = known.root, known.manifest
+    if before is None and (found := find(root.manifest_path)) is not None:
+        before = found.sha256
     op = "create" if before is None else "update"
     held = manifest_entry(record, holder)
     return Step(holder, op, root.manifest_path, before, blob, held=held, is_manifest=True)

@@ -46,10 +46,10 @@ class Reader:
         """The state of the file at a path, with links followed. Raises `DeployError`."""
         return self.states([path])[path]
 
-    def states(self, paths: Sequence[str]) -> dict[str, FileState | None]:
-        """The states of many paths. Raises `DeployError`."""
+    def states(self, paths: Sequence[str], top: str = "") -> dict[str, FileState | None]:
+        """The states of many paths, all below a directory if one is named. Raises `DeployError`."""
         reads.files(paths)
-        found: dict[str, FileState | None] = dict(self._hashes.unchanged(paths))
+        found: dict[str, FileState | None] = dict(self._hashes.unchanged(paths, top))
         look = self._hashes.look
         for path in paths if len(found) < len(paths) else ():
             if path in found:

@@ -14,7 +14,11 @@ import os
 import stat
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
 from fleet_agentpack.deploy import reads
@@ -34,7 +38,13 @@ _READ_PLAIN = (
 )
 
 _COLUMNS = "qqQqQ"  # as in a stamp
+_BATCH = 128  # files that are compared at once
+_NAMES_OF = attrgetter("st_nlink")
+_HAS_PLACES = os.stat in os.supports_dir_fd and os.stat in os.supports_follow_symlinks
 _HAS_MODES = os.name != "nt"
+
+
+_Look = Callable[[Sequence[str]], list[os.stat_result]]
 
 
 class HashCache:
@@ -60,29 +70,42 @@ class HashCache:
                 return known
         return self._learn(path)
 
-    def unchanged(self, paths: Iterable[str]) -> dict[str, FileState]:
-        """The states of those files that are known, and as they were; written for speed."""
-        known, lstat = self.entries.get, os.lstat
-        found = {}
+    def unchanged(self, paths: Iterable[str], top: str = "") -> dict[str, FileState]:
+        """The states of those files that are known, and as they were; written for speed.
+
+        The way to a file is shorter from a directory that all of them are in.
+        """
+        found: dict[str, FileState] = {}
+        waiting = iter(paths)
+        with _looking_from(top) as look:
+            while batch := list(islice(waiting, _BATCH)):
+                found.update(self._all_unchanged(batch, look) or self._unchanged_among(batch))
+        return found
+
+    def _all_unchanged(self, paths: Sequence[str], look: _Look) -> Iterable[tuple[str, FileState]]:
+        """The states of files if all are known, as they were, and without other names."""
+        try:
+            states = [self.entries[path] for path in paths]
+            seen = look(paths)
+        except (KeyError, OSError):
+            return ()
+        if [state.stamp for state in states] != list(map(stamp_of, seen)):
+            return ()
+        return zip(paths, states, strict=True) if max(map(_NAMES_OF, seen)) == 1 else ()
+
+    def _unchanged_among(self, paths: Iterable[str]) -> Iterator[tuple[str, FileState]]:
         for path in paths:
-            state = known(path)
+            state = self.entries.get(path)
             if state is None:
                 continue
             try:
-                seen = lstat(path)
+                found = os.lstat(path)
             except OSError:
                 continue
-            if state.stamp == (
-                seen.st_mtime_ns,
-                seen.st_ctime_ns,
-                seen.st_ino,
-                seen.st_size,
-                seen.st_dev,
-            ):
-                if seen.st_nlink > 1:
+            if state.stamp == stamp_of(found):
+                if found.st_nlink > 1:
                     reads.shared(path)
-                found[path] = state
-        return found
+                yield path, state
 
     def _learn(self, path: str) -> FileState:
         descriptor = os.open(path, _READ_PLAIN)
@@ -133,6 +156,24 @@ class HashCache:
             _prune(self._file.parent)
         except (OSError, ValueError, OverflowError):
             return  # a cache that cannot be written is optional
+
+
+@contextmanager
+def _looking_from(top: str) -> Iterator[_Look]:
+    """How to look at many files that are all below a directory."""
+    try:
+        directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY) if _HAS_PLACES and top else None
+    except OSError:
+        directory = None
+    if directory is None:
+        yield lambda paths: list(map(os.lstat, paths))
+        return
+    start = len(top.rstrip("/")) + 1
+    lstat = partial(os.stat, dir_fd=directory, follow_symlinks=False)
+    try:
+        yield lambda paths: list(map(lstat, [path[start:] for path in paths]))
+    finally:
+        os.close(directory)
 
 
 def may_execute(mode: int) -> bool:

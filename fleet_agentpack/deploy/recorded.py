@@ -43,6 +43,7 @@ class RootRecord:
     stray: Mapping[str, Held] = field(default_factory=dict)  # of packs whose repos are gone
     usable: bool = False  # whether the root's own manifest could be read
     warnings: tuple[str, ...] = ()
+    manifest: str | None = None  # the manifest's hash, if it is as a deploy has left it
 
 
 KnownManifests = dict[str, tuple[Stamp, ManifestFile]]  # manifests that were read, by path
@@ -127,8 +128,8 @@ def _root_record(
         elif (holding.target, holding.root) == root[:2]:
             files = {**files, **holding.by_path} if files else holding.by_path
     written = {each.manifest.sha256 for each in record.of_root(*root[:2]) if each.manifest}
-    if _is_as_written(root, written):
-        return RootRecord(root, files, foreign, stray, usable=True)
+    if (manifest := _as_written(root, written)) is not None:
+        return RootRecord(root, files, foreign, stray, usable=True, manifest=manifest)
     found = read_manifest(root, remembered)
     return RootRecord(root, files, foreign, stray, found.usable, found.warnings)
 
@@ -138,15 +139,16 @@ def _overlaps(holding: Holding, root: Root) -> bool:
     return one.startswith(other) or other.startswith(one)
 
 
-def _is_as_written(root: Root, written: set[str]) -> bool:
-    """Whether the manifest is the very one that a deploy left, so that it need not be parsed."""
+def _as_written(root: Root, written: set[str]) -> str | None:
+    """The manifest's hash if it is the very one that a deploy left, which need not be parsed."""
     if not written:
-        return False
+        return None
     reads.at(root.manifest_path)
     try:
-        return hashlib.sha256(read_file(root.manifest_path)).hexdigest() in written
+        found = hashlib.sha256(read_file(root.manifest_path)).hexdigest()
     except DeployError:
-        return False
+        return None
+    return found if found in written else None
 
 
 def read_manifest(root: Root, remembered: KnownManifests) -> ManifestFile:

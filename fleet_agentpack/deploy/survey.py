@@ -71,7 +71,7 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
     places = Places(desired.roots)
     desired = desired.without(places.written_twice(desired.all))
     actual: dict[str, FileState | None] = {}
-    present: list[str] = []
+    present: dict[str, list[str]] = {root.dir: [] for root in desired.roots}
     left_alone: dict[str, list[str]] = {}  # by the link
     for target, directories in desired.directories.items():
         known: dict[str, bool] = {}
@@ -87,7 +87,7 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
                 left_alone.setdefault(error.link, []).extend(paths)
                 continue
             if exists:
-                present += paths
+                present[root.dir] += paths
             else:
                 actual.update(dict.fromkeys(paths))
         outputs = desired.outputs[target]
@@ -101,10 +101,11 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
                     left_alone.setdefault(error.link, [])
                     continue
                 if exists:
-                    present.append(path)
+                    present[root.dir].append(path)
                 else:
                     actual[path] = None
-    actual.update(reader.states(present))
+    for top, paths in present.items():
+        actual.update(reader.states(paths, top))
     kept = desired.without({path for paths in left_alone.values() for path in paths})
     warnings = (*desired.warnings, *recorded.warnings, *map(_left_alone, left_alone))
     return Survey(kept, recorded, actual, warnings, dict(reader.links), places)

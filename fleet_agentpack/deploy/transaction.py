@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -173,13 +174,24 @@ class Transaction:
         data = record.encode()
         self._disk.create(f"{stage}/ownership.json", data, 0o600)
         path = str(self._home.ownership / FILE_NAME)
-        before = find(path)
+        before = self._recorded(path)
         backup = "before/ownership" if before else None
         if before is not None:
             self._swap.back_up(path, before, f"{stage}/{backup}")
         after = State("file", hashlib.sha256(data).hexdigest(), 0o600)
         self._known.file.last.expect(after.sha256, record)
         return Row(path, before, after, backup, "ownership.json")
+
+    def _recorded(self, path: str) -> State | None:
+        """The stored record as the new one was made from it; the swap sees whether it still is."""
+        try:
+            status = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        known = self._known.file.last.sha256
+        if known and stat.S_ISREG(status.st_mode):
+            return State("file", known, stat.S_IMODE(status.st_mode))
+        return find(path)
 
     def _note(self, batch: Batch, rows: Sequence[Row], stage: str) -> None:
         """What happens, for the one who wants it undone."""

@@ -31,6 +31,11 @@ class Parsed(Generic[T]):
         self._seen = (path, found) if found is not None and settled(found) else None
         return self._kept[1]
 
+    @property
+    def sha256(self) -> str:
+        """The hash of the bytes that the last value was made from; empty if there is none."""
+        return self._kept[0] if self._kept is not None else ""
+
     def expect(self, sha256: str, value: T) -> None:
         """Say what the file will give, because it was written just so."""
         self._kept, self._seen = (sha256, value), None

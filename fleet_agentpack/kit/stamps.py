@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:  # the front imports this, and little else
@@ -19,15 +20,10 @@ COARSE_CLOCK_NS = 2_000_000_000  # FAT keeps even seconds, HFS+ whole ones
 T = TypeVar("T")
 
 
-def stamp_of(status: os.stat_result) -> Stamp:
-    """A value that differs when a file was changed or replaced, or its mode changed."""
-    return (
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_ino,
-        status.st_size,
-        status.st_dev,
-    )
+# A value that differs when a file was changed or replaced, or its mode changed.
+stamp_of: Callable[[os.stat_result], Stamp] = attrgetter(
+    "st_mtime_ns", "st_ctime_ns", "st_ino", "st_size", "st_dev"
+)
 
 
 def stamp(path: str | Path) -> Stamp | None:
