@@ -36,6 +36,7 @@ from tests.deploy.promise import Applied, Entry, File, Promise, Refused
 KINDS = st.sampled_from(["deploy", "adopt", "undo", "uninstall", "rollback", "prune"])
 NO_PRUNE = ("snapshots", "prune", "--keep", "1000000", "--yes")
 USUAL_MANY = copies.MANY
+WORLDS = int(os.environ.get("FLEET_AGENTPACK_WORLDS", "300"))  # a test has no such variables
 project, number = st.sampled_from(PROJECTS), st.integers(0, 9)
 
 
@@ -301,4 +302,4 @@ def test_whatever_happens_in_a_few_worlds() -> None:
 
 @pytest.mark.slow
 def test_whatever_happens_in_many_worlds() -> None:
-    _play(int(os.environ.get("FLEET_AGENTPACK_WORLDS", "300")), 30)
+    _play(WORLDS, 30)
