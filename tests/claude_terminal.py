@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.loopback_model import API_KEY
 from tests.rig import child_environment, eventually
-from tests.scripted_model import API_KEY, ScriptedModel
+from tests.scripted_model import ScriptedModel
 
 PATIENCE_S = 60
 

@@ -14,7 +14,7 @@ from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.deploy.uninstall import UninstallRequest
 from tests.deploy.existing import TOKEN, furnish
 from tests.deploy.lab import Lab
-from tests.fleet.lab.script_model import API_KEY, script_model
+from tests.fleet.lab.script_model import script_model
 
 pytestmark = pytest.mark.clients
 
@@ -29,15 +29,6 @@ TASKS = {
     "claude": ("-p", "make the files", "--permission-mode", "bypassPermissions"),
     "codex": ("exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "make the files"),
 }
-PROVIDER = """
-model = "scripted"
-model_provider = "loopback"
-[model_providers.loopback]
-name = "loopback"
-base_url = "{url}/v1"
-wire_api = "responses"
-env_key = "LOOPBACK_KEY"
-"""
 
 
 def use(lab: Lab, program: str, *words: str, **variables: str) -> None:
@@ -97,18 +88,8 @@ def test_a_home_and_a_project_that_a_program_has_worked_in(
             {"run": f"printf '%s\\n' '{header}' 'Do it.' > {skill}"},
         ]
         if program == "codex":
-            lab.write("user/.codex/config.toml", PROVIDER.format(url=model.url))
-        use(
-            lab,
-            program,
-            *TASKS[program],
-            ANTHROPIC_BASE_URL=model.url,
-            ANTHROPIC_API_KEY=API_KEY,
-            CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
-            DISABLE_AUTOUPDATER="1",
-            IS_SANDBOX="1",
-            LOOPBACK_KEY=API_KEY,
-        )
+            lab.write("user/.codex/config.toml", model.codex_config)
+        use(lab, program, *TASKS[program], **model.environ, IS_SANDBOX="1")
     before = lab.outside()
     assert (lab.project / name).read_text() == "# Made\n" and (lab.project / skill).exists()
 

@@ -20,23 +20,12 @@ from fleet_agentpack.fleet.errors import FleetError
 from fleet_agentpack.fleet.results import TaskSummary
 from fleet_agentpack.fleet.service import FleetService
 from fleet_agentpack.settings import Settings
-from tests.fleet.lab.script_model import API_KEY, ScriptModel, Step, script_model
+from tests.fleet.lab.script_model import ScriptModel, Step, script_model
 from tests.fleet.local_fleet import LocalFleet, ended, git, repository
 from tests.fleet.test_kills import kill_a_program, settled, tells_the_truth
 
 pytestmark = pytest.mark.clients
 
-CODEX = """
-model = "scripted"
-model_provider = "loopback"
-[model_providers.loopback]
-name = "loopback"
-base_url = "{url}/v1"
-wire_api = "responses"
-env_key = "LOOPBACK_KEY"
-request_max_retries = 0
-stream_max_retries = 0
-"""
 CONFIG = """
 [fleet]
 program = "{program}"
@@ -93,15 +82,8 @@ async def machine(
     config.parent.mkdir(parents=True)
     config.write_text(CONFIG.format(program=program))
     (home / ".codex").mkdir()
-    (home / ".codex/config.toml").write_text(CODEX.format(url=model.url))
-    for name, value in {
-        "ANTHROPIC_BASE_URL": model.url,
-        "ANTHROPIC_API_KEY": API_KEY,
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "CLAUDE_CODE_MAX_RETRIES": "0",
-        "DISABLE_AUTOUPDATER": "1",
-        "LOOPBACK_KEY": API_KEY,
-    }.items():
+    (home / ".codex/config.toml").write_text(model.codex_config)
+    for name, value in model.environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(project)
     fleet = open_fleet(Settings.read(), source="ai_controller")

@@ -77,14 +77,8 @@ def test_codex_shows_its_model_the_whole_answer(home: Path, model: ScriptedModel
     folder = home / ".codex-test"
     folder.mkdir()
     (folder / "config.toml").write_text(
-        f"""model = "scripted"
-tool_output_token_limit = 10000  # what Codex's own models have
-model_provider = "loopback"
-[model_providers.loopback]
-name = "loopback"
-base_url = "http://127.0.0.1:{model.server_port}/v1"
-wire_api = "responses"
-env_key = "LOOPBACK_KEY"
+        f"""tool_output_token_limit = 10000  # what Codex's own models have
+{model.codex_config}
 [mcp_servers.agentpack]
 command = {json.dumps(SERVER["command"])}
 args = {json.dumps(SERVER["args"])}
@@ -92,7 +86,7 @@ args = {json.dumps(SERVER["args"])}
 PYTHONPATH = {json.dumps(child_environment()["PYTHONPATH"])}
 """
     )
-    environ = {"CODEX_HOME": str(folder), "LOOPBACK_KEY": "none"}
+    environ = {**model.environ, "CODEX_HOME": str(folder)}
     words = ["exec", "--skip-git-repo-check", "Plan it"]
     run(model, program("codex"), *words, **environ)
     output = model.results[0]["output"]
