@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fleet_agentpack.deploy.batch import Batch, Files, Kept, Step
 from fleet_agentpack.deploy.disk import Reader, WayOutError, find
-from fleet_agentpack.deploy.event import Event, Kind
+from fleet_agentpack.deploy.event import Event, EventRow, Kind
 from fleet_agentpack.deploy.hashes import hash_at
 from fleet_agentpack.deploy.home import Home
 from fleet_agentpack.deploy.model import Blob, Root
@@ -200,6 +200,12 @@ def holds(found: State | None, known: State | None) -> bool:
     if known.link is not None or found.link is not None:
         return found.link == known.link
     return found.kind == known.kind and found.sha256 == known.sha256
+
+
+def ends_as_it_began(first: EventRow, last: EventRow, held: Entry | None) -> bool:
+    """Whether a path was given back since, so that what is there now is the user's business."""
+    given_back = held is None and first.is_known and not first.is_manifest
+    return given_back and holds(last.after, first.before)
 
 
 def is_exactly(found: State | None, wanted: State | None) -> bool:

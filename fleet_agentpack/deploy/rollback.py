@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from fleet_agentpack.deploy.disk import WayOutError
 from fleet_agentpack.deploy.errors import DeployError
-from fleet_agentpack.deploy.event import EventRow, first_rows, load_event
+from fleet_agentpack.deploy.event import EventRow, first_rows, last_rows, load_event
 from fleet_agentpack.deploy.hashes import hash_at, may_execute
 from fleet_agentpack.deploy.model import Blob, Output, Root
 from fleet_agentpack.deploy.ownership import Entry, Holder
@@ -21,6 +21,7 @@ from fleet_agentpack.deploy.restoring import (
     Past,
     Restoration,
     RootReader,
+    ends_as_it_began,
     is_exactly,
     left_alone,
 )
@@ -70,7 +71,8 @@ class _Rollback:
         self._chosen = chosen = load_event(past.store, to)
         self._since = past.history.since(to.id)
         later = [load_event(past.store, each) for each in self._since]
-        self._first = first_rows(relevant(later, chosen))
+        events = relevant(later, chosen)
+        self._first, self._last = first_rows(events), last_rows(events)
         self._record = past.ownership.record
         self._roots = RootReader(past.reader)
         self._back = Restoration(
@@ -150,6 +152,9 @@ class _Rollback:
     def _restore_other(self, holder: Holder, row: EventRow) -> None:
         """A path that the snapshot does not list and that was changed since."""
         found, held = self._roots.at(holder, row.path), self._entry(holder, row.path)
+        if ends_as_it_began(row, self._last[row.path], held):
+            self._back.entries.append((holder, row.path, row.held))
+            return
         wanted, source = state_before(row, held)
         if is_exactly(found, wanted):
             self._back.entries.append((holder, row.path, row.held))

@@ -24,6 +24,7 @@ from fleet_agentpack.deploy.restoring import (
     Past,
     Restoration,
     RootReader,
+    ends_as_it_began,
     holds,
     is_exactly,
     left_alone,
@@ -62,9 +63,13 @@ def prepare_undo(past: Past, to: str) -> Restoration:
     for path, row in first_rows(events).items():
         holder = holder_of(ownership.record, row)
         back.roots[holder] = None
+        held = _held_now(ownership.record, holder, row)
+        if ends_as_it_began(row, latest[path], held):
+            back.entries.append((holder, path, row.held))
+            continue
         written = None if path in edited else latest[path].after
         try:
-            _undo_path(back, holder, row, written, roots)
+            _undo_path(back, holder, row, written, held, roots)
         except WayOutError as error:
             back.warnings.append(left_alone(error))
     back.warnings = list(dict.fromkeys(back.warnings))
@@ -108,10 +113,14 @@ def holder_of(record: Record, row: EventRow) -> Holder:
 
 
 def _undo_path(
-    back: Restoration, holder: Holder, row: EventRow, written: State | None, roots: RootReader
+    back: Restoration,
+    holder: Holder,
+    row: EventRow,
+    written: State | None,
+    held: Entry | None,
+    roots: RootReader,
 ) -> None:
     found = roots.at(holder, row.path)
-    held = _held_now(back.ownership.record, holder, row)
     untouched = found is None or holds(found, written)
     wanted, source = state_before(row, held)
     if not is_exactly(found, wanted):

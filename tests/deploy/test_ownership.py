@@ -76,6 +76,22 @@ def test_the_first_adopt_can_be_undone_byte_for_byte(full: Lab) -> None:
     assert record(full)["holdings"] == []
 
 
+@pytest.mark.parametrize("way", ["rollback", "undo"])
+def test_a_file_that_was_given_back_is_the_user_s_to_delete(lab: Lab, way: str) -> None:
+    first = lab.deploy().data
+    mine = lab.write("user/.codex/prompts/mine.md", "mine\n", 0o600)
+    lab.prompt("mine", "ours\n")
+    lab.deploy(adopt=True)
+    back = lab.service()
+    to = str(first.snapshot_id if way == "rollback" else first.undo_snapshot_id)
+    back.rollback(str(first.snapshot_id))
+    assert mine.read_text() == "mine\n"
+
+    mine.unlink()
+    answer = back.rollback(to)
+    assert not mine.exists() and answer.warnings == ()
+
+
 def test_uninstall_gives_everything_back_after_a_long_life(full: Lab) -> None:
     before = full.outside()
     full.deploy(adopt=True)
