@@ -13,6 +13,7 @@ from typing import Any
 
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.kit.files import read_text
+from fleet_agentpack.kit.results import json_file
 
 
 def read_object(path: Path) -> dict[str, object] | None:
@@ -26,11 +27,6 @@ def read_object(path: Path) -> dict[str, object] | None:
     if not isinstance(found, dict):
         raise EnactError.store_corrupt(path, "it is not a JSON object")
     return found
-
-
-def encoded(data: Mapping[str, Any]) -> bytes:
-    """The content of a JSON file, indented for people."""
-    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class ToolsFile:
 
     def content(self) -> bytes:
         """What the file holds."""
-        return encoded(self.data)
+        return json_file(self.data)
 
     def adding(self, name: str, version: str) -> ToolsFile:
         """The same, with this tool added."""
@@ -128,7 +124,7 @@ class McpFile:
         """What the file holds."""
         toolsets = {name: list(members) for name, members in self.toolsets.items()}
         lists = {"tools": dict(self.tools), "toolsets": toolsets, "activeToolset": self.active}
-        return encoded({**self.other, **lists})
+        return json_file({**self.other, **lists})
 
 
 def _without(tools: Mapping[str, str], name: str) -> dict[str, str]:
