@@ -228,15 +228,10 @@ class ForgeError(AppError):
         )
 
     @classmethod
-    def network(cls, message: str, **details: Any) -> ForgeError:
+    def network(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A server that did not answer as it should."""
-        return cls(
-            "NETWORK_ERROR",
-            message,
-            "Check the connection and try again",
-            SEE_REGISTRIES,
-            **details,
-        )
+        steps = (*(suggestions or ("Check the connection and try again",)), SEE_REGISTRIES)
+        return cls("NETWORK_ERROR", message, *steps, **details)
 
     @classmethod
     def conflict(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:

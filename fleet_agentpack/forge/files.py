@@ -42,6 +42,16 @@ class Directories:
         return self.home / ".fractary"
 
     @property
+    def claude(self) -> Path:
+        """Where Claude Code keeps what is the user's."""
+        return self.paths.expand("$CLAUDE_CONFIG_DIR")
+
+    @property
+    def codex(self) -> Path:
+        """Where Codex keeps what is the user's."""
+        return self.paths.expand("$CODEX_HOME")
+
+    @property
     def paths(self) -> PathArguments:
         """What paths mean that a caller gives."""
         return PathArguments(self.start or self.root, self.home, self.environ, self.no_project)
@@ -179,14 +189,14 @@ def writing_below(root: Path) -> Iterator[None]:
         ) from error
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Write JSON, indented for people."""
-    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
+def write_file(path: Path, content: bytes | str) -> None:
     """Replace a file; a symbolic link to it stays one."""
-    write_atomic(Path(os.path.realpath(path)), text, durable=True)
+    write_atomic(Path(os.path.realpath(path)), content, durable=True)
+
+
+def dotted(path: KeyPath) -> str:
+    """A path as text."""
+    return ".".join(str(part) for part in path)
 
 
 def timestamp(now: datetime) -> str:

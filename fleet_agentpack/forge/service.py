@@ -30,7 +30,7 @@ from fleet_agentpack.settings import Settings
 if TYPE_CHECKING:
     from fleet_agentpack.forge.command_results import Merge
     from fleet_agentpack.forge.definitions.resolver import Resolver
-    from fleet_agentpack.forge.definitions.tree_validation import TreeVerdict
+    from fleet_agentpack.forge.definitions.tree_validation import JudgedFile, TreeVerdict
 
 LOG_LEVELS = {
     "debug": logging.DEBUG,
@@ -173,9 +173,9 @@ class ForgeService:
         self, paths: Sequence[str], *, strict: bool = False, fix: bool = False
     ) -> TreeVerdict:
         """Validate everything in some directories, or single files. Raises `ForgeError`."""
-        from fleet_agentpack.forge.definitions.tree_validation import TreeValidation, joined
+        from fleet_agentpack.forge.definitions.tree_validation import TreeValidation, tree_verdict
 
-        verdicts = []
+        files: list[JudgedFile] = []
         for text in paths or ["."]:
             path = self._existing(text)
             root = path if path.is_dir() else self._tree_around(path)
@@ -183,8 +183,8 @@ class ForgeService:
             workspace = replace(self.workspace(), configuration=ConfigReader(directories).load())
             tree = TreeValidation(workspace.resolver, directories, self.directories.shown)
             only = None if path.is_dir() else path
-            verdicts.append(tree.run(strict=strict, fix=fix, only=only))
-        return joined(verdicts)
+            files += tree.run(fix=fix, only=only)
+        return tree_verdict(files, strict=strict)
 
     def _existing(self, text: str) -> Path:
         try:

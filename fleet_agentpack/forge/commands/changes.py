@@ -12,7 +12,7 @@ from fleet_agentpack.console.progress import progress
 from fleet_agentpack.forge.command_results import Login, Logout, RegistryAddition
 from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.config.edits import add_registry, initialise, remove_registry
-from fleet_agentpack.forge.definitions.author import Author, Draft, Format, create_fork
+from fleet_agentpack.forge.definitions.author import Draft, Format, create, create_fork
 from fleet_agentpack.forge.definitions.lockfile import Lockfile
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.files import Directories
@@ -147,7 +147,8 @@ def _create(console: Console) -> None:
     known = {each.name for each in dataclasses.fields(Draft)}
     draft = Draft(**{key: value for key, value in vars(given).items() if key in known})
     form: Format = given.format or ("md" if given.kind == "agent" else "yaml")
-    result = _author(console).create(given.kind, draft, form)
+    workspace = _workspace(console)
+    result = create(workspace.configuration, workspace.resolver, given.kind, draft, form)
     console.answer(result, [f"created {result.path}"])
 
 
@@ -313,11 +314,6 @@ def _directories(console: Console) -> Directories:
 
 def _workspace(console: Console) -> Workspace:
     return open_service(console.settings).workspace(strict=True)
-
-
-def _author(console: Console) -> Author:
-    workspace = _workspace(console)
-    return Author(workspace.configuration, workspace.resolver)
 
 
 def _installer(workspace: Workspace) -> Installer:

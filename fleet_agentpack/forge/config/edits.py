@@ -17,16 +17,16 @@ from fleet_agentpack.forge.config.addresses import (
     local_path,
 )
 from fleet_agentpack.forge.config.configuration import LISTING, Configuration, Registry
+from fleet_agentpack.forge.definitions.dialects import MARKETPLACE
 from fleet_agentpack.forge.errors import ForgeError, noted, run
 from fleet_agentpack.forge.files import (
     Directories,
     UnparsableError,
     read_mapping,
-    write_json,
+    write_file,
     writing_below,
 )
 from fleet_agentpack.forge.registries.catalogue import (
-    MARKETPLACE,
     Catalogue,
     Unavailable,
     offers_of,
@@ -35,7 +35,7 @@ from fleet_agentpack.forge.registries.client import RegistryClient
 from fleet_agentpack.forge.registries.git import is_bare_repository
 from fleet_agentpack.kit.paths import NoBaseError
 from fleet_agentpack.kit.proxies import is_loopback
-from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.results import UNKNOWN, json_file
 
 STARTING_CONFIGURATION: dict[str, object] = {
     "registries": [],
@@ -67,7 +67,7 @@ def initialise(configuration: Configuration, *, for_user: bool) -> Initialised:
         folders = [base / "agents", base / "tools"]
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, STARTING_CONFIGURATION)
+        write_file(path, json_file(STARTING_CONFIGURATION))
     return Initialised(tuple(directories.shown(each) for each in (path, *folders)))
 
 
@@ -103,7 +103,7 @@ def put_registry(directories: Directories, registry: Registry, *, for_user: bool
         }
         if registry.token_env:
             entry["auth"] = {"type": "bearer", "token_env": registry.token_env}
-        write_json(path, {**data, "registries": [*registries, entry]})
+        write_file(path, json_file({**data, "registries": [*registries, entry]}))
     return directories.shown(path)
 
 
@@ -123,7 +123,7 @@ def remove_registry(
                 path=str(path),
                 name=name[:80],
             )
-        write_json(path, {**data, "registries": kept})
+        write_file(path, json_file({**data, "registries": kept}))
     return RegistryRemoval(name, directories.shown(path))
 
 

@@ -16,7 +16,7 @@ from fleet_agentpack.forge.definitions.definition import BODY_FIELD, Definition,
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.validation import validate
 from fleet_agentpack.forge.errors import ForgeError, Loaded
-from fleet_agentpack.forge.files import timestamp, writing_below
+from fleet_agentpack.forge.files import Directories, timestamp, writing_below
 from fleet_agentpack.forge.forks.bases import (
     DefinitionFiles,
     ForkBases,
@@ -76,53 +76,44 @@ class Draft:
         }
 
 
-class Author:
-    """Writes new definitions into a project."""
+def create(
+    configuration: Configuration, resolver: Resolver, kind: Kind, draft: Draft, form: Format
+) -> Created:
+    """Write a new definition that passes strict validation. Raises `ForgeError`."""
+    check_new_name(kind, draft.name)
+    path = configuration.local_root(kind) / draft.name / f"{kind}.{form}"
+    text = definition_text(draft.fields(kind), kind, form)
+    _check(kind, draft.name, path.name, text, resolver)
+    directories = configuration.directories
+    with writing_below(directories.project):
+        refuse_taken(directories, resolver.find_local(kind, draft.name), path, path)
+        write_atomic(path, text, durable=True)
+    return Created(directories.shown(path))
 
-    def __init__(self, configuration: Configuration, resolver: Resolver) -> None:
-        self._configuration = configuration
-        self._resolver = resolver
 
-    def create(self, kind: Kind, draft: Draft, form: Format) -> Created:
-        """Write a new definition that passes strict validation. Raises `ForgeError`."""
-        path, text = self._file(kind, draft.name, draft.fields(kind), form)
-        self._check(kind, draft.name, path.name, text)
-        return Created(self._write(kind, draft.name, path, text))
+def refuse_taken(directories: Directories, known: Path | None, path: Path, whole: Path) -> None:
+    """Refuse a name that is taken, or a file whose place (or directory) is."""
+    if known is not None or whole.exists():
+        raise ForgeError.conflict(
+            f"{directories.shown(known or path)} already exists; nothing was written",
+            "Choose another name",
+        )
 
-    def _file(
-        self, kind: Kind, name: str, fields: Mapping[str, Any], form: Format
-    ) -> tuple[Path, str]:
-        check_new_name(kind, name)
-        path = self._configuration.local_root(kind) / name / f"{kind}.{form}"
-        return path, definition_text(fields, kind, form)
 
-    def _write(self, kind: Kind, name: str, path: Path, text: str) -> str:
-        """Write a new file; returns its path as shown."""
-        directories = self._configuration.directories
-        with writing_below(directories.project):
-            taken = self._resolver.find_local(kind, name)
-            if taken is not None or path.exists():
-                raise ForgeError.conflict(
-                    f"{directories.shown(taken or path)} already exists; nothing was written",
-                    "Choose another name",
-                )
-            write_atomic(path, text, durable=True)
-        return directories.shown(path)
-
-    def _check(self, kind: Kind, name: str, file_name: str, text: str) -> None:
-        """Validate the new text in a scratch directory, before anything is written."""
-        with tempfile.TemporaryDirectory() as scratch:
-            draft = Path(scratch) / name / file_name
-            draft.parent.mkdir()
-            draft.write_text(text, encoding="utf-8")
-            result = validate(draft, kind, file_name, self._resolver, strict=True)
-        if not result.valid:
-            problems = [f"{each.field}: {each.message}" for each in result.errors]
-            raise ForgeError.invalid(
-                f"the {kind} would not be valid, so it was not written: {'; '.join(problems)}",
-                "Create the tools that it refers to first, or leave them out",
-                errors=jsonable(result.errors),
-            )
+def _check(kind: Kind, name: str, file_name: str, text: str, resolver: Resolver) -> None:
+    """Validate the new text in a scratch directory, before anything is written."""
+    with tempfile.TemporaryDirectory() as scratch:
+        draft = Path(scratch) / name / file_name
+        draft.parent.mkdir()
+        draft.write_text(text, encoding="utf-8")
+        result = validate(draft, kind, file_name, resolver, strict=True)
+    if not result.valid:
+        problems = [f"{each.field}: {each.message}" for each in result.errors]
+        raise ForgeError.invalid(
+            f"the {kind} would not be valid, so it was not written: {'; '.join(problems)}",
+            "Create the tools that it refers to first, or leave them out",
+            errors=jsonable(result.errors),
+        )
 
 
 def check_new_name(kind: Kind, name: str) -> None:
@@ -171,14 +162,9 @@ def create_fork(
     bases = ForkBases(directories.project)
     kept = KeptFork(upstream.kind, name, path, record, original.main, _details(upstream))
     with writing_below(directories.project):
-        taken = resolver.find_local(upstream.kind, name)
         whole = upstream.identity.directory is not None or upstream.format == "fractary"
         folder = path.parent if whole else path
-        if taken is not None or folder.exists():
-            raise ForgeError.conflict(
-                f"{directories.shown(taken or path)} already exists; nothing was written",
-                "Choose another name",
-            )
+        refuse_taken(directories, resolver.find_local(upstream.kind, name), path, folder)
         swap = bases.swap
         swap.recover()
         new: New = partial(write_files, fork.files) if whole else fork.files[fork.main].data

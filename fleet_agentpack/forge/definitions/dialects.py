@@ -17,6 +17,8 @@ Layout = Literal["fractary", "agents", "commands", "skills", "codex", "copilot"]
 Proof = Literal["place", "header", "alone"]
 
 SKILL_FILES = ("SKILL.md", "skill.md")
+PLUGIN_MANIFEST = ".claude-plugin/plugin.json"
+MARKETPLACE = ".claude-plugin/marketplace.json"
 PROGRAMS: dict[Format, str] = {
     "fractary": "Forge",
     "claude-agent": "Claude Code",

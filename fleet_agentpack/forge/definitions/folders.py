@@ -11,7 +11,7 @@ from typing import Any
 
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import version_of
-from fleet_agentpack.forge.definitions.dialects import SKILL_FILES
+from fleet_agentpack.forge.definitions.dialects import MARKETPLACE, PLUGIN_MANIFEST, SKILL_FILES
 from fleet_agentpack.forge.definitions.index import DefinitionFolder, DefinitionIndex, ReadManifest
 from fleet_agentpack.forge.definitions.repository import (
     COMPONENTS,
@@ -26,10 +26,10 @@ from fleet_agentpack.forge.definitions.repository import (
     program_folders,
 )
 from fleet_agentpack.forge.names import KINDS, NO_VERSION, Format, Kind, Scope, is_usable_name
-from fleet_agentpack.kit.paths import expand_home, is_inside
+from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.shapes import objects
 
-MARKETPLACES = (".claude-plugin/marketplace.json", ".github/plugin/marketplace.json")
+MARKETPLACES = (MARKETPLACE, ".github/plugin/marketplace.json")
 INSTALLED = "plugins/installed_plugins.json"
 
 
@@ -178,7 +178,7 @@ class Folders:
             return [self._directories.project.parent / ".claude/skills"]
         homes = {self._home_of(name) for name in self._in_home}
         parts = [each / name for each in homes for name in ("agents", "skills", "commands")]
-        return [self._directories.home, *homes, *parts, self._claude / INSTALLED]
+        return [self._directories.home, *homes, *parts, self._directories.claude / INSTALLED]
 
     def _local_plugins(self) -> Iterator[FoundPlugin]:
         if self._directories.root is None:
@@ -192,10 +192,10 @@ class Folders:
             yield from self._of_marketplace(self._directories.root, name)
 
     def _global_plugins(self) -> Iterator[FoundPlugin]:
-        for base in (self._base("global"), self._claude / "skills"):
+        for base in (self._base("global"), self._directories.claude / "skills"):
             for name, folder in plugin_folders(base, linked=True):
                 yield self._plugin(folder, "global", name)
-        plugins = self._index.manifest(self._claude / INSTALLED).fields.get("plugins")
+        plugins = self._index.manifest(self._directories.claude / INSTALLED).fields.get("plugins")
         for key, rows in plugins.items() if isinstance(plugins, dict) else ():
             name = str(key).partition("@")[0]
             for row in objects(rows if isinstance(rows, list) else [rows]):
@@ -216,7 +216,7 @@ class Folders:
         name = manifest.get("name")
         given = str(name) if is_usable_name(name) else known_as
         is_claude = path is None or path.parent.name == ".claude-plugin"
-        other = folder / ".claude-plugin/plugin.json"
+        other = folder / PLUGIN_MANIFEST
         also = self._index.manifest(other).fields if path and not is_claude else {}
         names = [known_as, also.get("name")]
         return FoundPlugin(
@@ -266,16 +266,8 @@ class Folders:
     def _home_of(self, place: str) -> Path:
         home = self._directories.home
         program, _, rest = place.partition("/")
-        moved = {".claude": self._claude, ".codex": self._moved("CODEX_HOME", home / ".codex")}
+        moved = {".claude": self._directories.claude, ".codex": self._directories.codex}
         return moved.get(program, home / program) / rest
-
-    @property
-    def _claude(self) -> Path:
-        return self._moved("CLAUDE_CONFIG_DIR", self._directories.home / ".claude")
-
-    def _moved(self, variable: str, usual: Path) -> Path:
-        given = self._directories.environ.get(variable, "").strip()
-        return expand_home(given, self._directories.home) if given else usual
 
     def _scopes(self) -> tuple[Scope, ...]:
         return ("local", "global") if self._directories.root else ("global",)

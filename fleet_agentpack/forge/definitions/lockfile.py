@@ -20,12 +20,12 @@ from fleet_agentpack.forge.files import (
     UnparsableError,
     read_mapping,
     timestamp,
-    write_json,
+    write_file,
     writing_below,
 )
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name, parse_reference
 from fleet_agentpack.kit.files import UnreadableError, read_text
-from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.results import UNKNOWN, json_file
 
 FORMAT = 1
 MAX_WORKFLOW_BYTES = 1_000_000
@@ -58,7 +58,8 @@ class Lockfile:
             if not force:
                 self._read()
             pinned = self._pinned()
-            write_json(self.path, {"version": FORMAT, "generated": timestamp(now), **pinned.value})
+            data = {"version": FORMAT, "generated": timestamp(now), **pinned.value}
+            write_file(self.path, json_file(data))
         return Locked(
             path=self._configuration.directories.shown(self.path),
             agents=len(pinned.value["agents"]),

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, Layout, Proof
+from fleet_agentpack.forge.definitions.dialects import PLUGIN_MANIFEST, SKILL_FILES, Layout, Proof
 from fleet_agentpack.forge.definitions.index import DefinitionIndex, Entry
 from fleet_agentpack.forge.names import Kind
 from fleet_agentpack.kit.paths import is_inside
 
-MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json", "plugin.yaml")
+MANIFESTS = ("plugin.json", PLUGIN_MANIFEST, "plugin.yaml")
 
 
 def plugin_folders(base: Path, *, linked: bool = False) -> list[tuple[str, Path]]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from fleet_agentpack.forge.config.addresses import masked_url
-from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.definitions.definition import Definition, strings_of, text_of, version_of
-from fleet_agentpack.forge.errors import ForgeError, Loaded
+from fleet_agentpack.forge.errors import Loaded
 from fleet_agentpack.forge.names import Kind, Reference, is_usable_name
-from fleet_agentpack.forge.registries.cache import RegistryAnswer
-from fleet_agentpack.forge.registries.client import Expected, RegistryClient
 from fleet_agentpack.forge.results import DefinitionRow
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.shapes import objects
+
+if TYPE_CHECKING:
+    from fleet_agentpack.forge.config.configuration import Registry
+    from fleet_agentpack.forge.registries.cache import RegistryAnswer
+    from fleet_agentpack.forge.registries.client import RegistryClient
 
 PAGE_SIZE = 100
 MAX_PAGES = 20
@@ -106,17 +109,13 @@ class Stockyard:
 
     def _ask(self, paths: Sequence[str]) -> list[RegistryAnswer]:
         asked = [(self._registry, self._absolute(each)) for each in paths]
-        answers = self._client.ask(asked, Expected(_not_an_object))
-        return [RegistryAnswer() if _is_missing(answer) else answer for answer in answers]
+        return [_known(answer) for answer in self._client.ask(asked)]
 
 
-def _not_an_object(_: Registry, url: str, __: str) -> ForgeError:
-    shown = masked_url(url)
-    return ForgeError.network(f"{shown} did not answer with a JSON object", url=shown)
-
-
-def _is_missing(answer: RegistryAnswer) -> bool:
-    return answer.error is not None and answer.error.details.get("status") == 404
+def _known(answer: RegistryAnswer) -> RegistryAnswer:
+    """The answer; that there is no such name is no error."""
+    is_missing = answer.error is not None and answer.error.details.get("status") == 404
+    return replace(answer, data={}, error=None) if is_missing else answer
 
 
 def _is_lost(answer: RegistryAnswer) -> bool:

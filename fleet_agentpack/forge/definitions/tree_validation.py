@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fleet_agentpack.forge.definitions import plugin_rules
 from fleet_agentpack.forge.definitions.definition import MAX_DEFINITION_BYTES
-from fleet_agentpack.forge.definitions.dialects import SKILL_FILES
+from fleet_agentpack.forge.definitions.dialects import PLUGIN_MANIFEST, SKILL_FILES
 from fleet_agentpack.forge.definitions.folders import MARKETPLACES
+from fleet_agentpack.forge.definitions.plugin_rules import (
+    MOST_READ_BY_CODEX,
+    hook_faults,
+    instruction_faults,
+    manifest_faults,
+    marketplace_faults,
+    server_faults,
+)
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.schema import Fault, Fix
 from fleet_agentpack.forge.definitions.validation import STRICT, Judged, judge, line_of
@@ -18,9 +26,10 @@ from fleet_agentpack.forge.files import (
     Directories,
     UnparsableError,
     as_mapping,
+    dotted,
     parse_json,
     read_parsable,
-    write_text,
+    write_file,
 )
 from fleet_agentpack.forge.names import KINDS, Format, Kind
 from fleet_agentpack.kit.paths import is_inside
@@ -29,6 +38,8 @@ from fleet_agentpack.kit.yaml12 import Document
 
 MOST_FIXES = 20  # of one file
 
+Rules = Callable[[Mapping[str, Any], Path], Iterable[Fault]]
+Shown = Callable[[Path], str]
 FileFormat = Format | Literal["hooks", "marketplace", "mcp-servers", "agents-md", "settings"]
 
 
@@ -52,138 +63,138 @@ class TreeVerdict:
     files: int
     formats: Mapping[str, int]
     findings: tuple[Finding, ...]
-    fixed: tuple[str, ...] = ()
+    fixed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class _File:
-    """A file to judge, and how."""
+class JudgedFile:
+    """A file of a tree with what was found in it."""
 
-    path: Path
-    judge: Callable[[], Judged]
+    path: str
+    judged: Judged
+    is_mended: bool
+
+
+Judge = Callable[[], Judged]  # looks at a file again each time
 
 
 class TreeValidation:
     """Judges what a resolver finds in its project."""
 
-    def __init__(
-        self, resolver: Resolver, directories: Directories, shown: Callable[[Path], str]
-    ) -> None:
+    def __init__(self, resolver: Resolver, directories: Directories, shown: Shown) -> None:
         self._resolver = resolver
         self._root = directories.project.parent
         self._shown = shown
 
-    def run(
-        self, *, strict: bool = False, fix: bool = False, only: Path | None = None
-    ) -> TreeVerdict:
+    def run(self, *, fix: bool = False, only: Path | None = None) -> Iterator[JudgedFile]:
         """Judge every file, or one; with `fix`, first write what needs no decision."""
-        fixed: list[str] = []
-        findings: list[Finding] = []
-        formats: dict[str, int] = {}
-        files = {each.path: each for each in self._files() if only in (None, each.path)}
+        files = {path: judge for path, judge in self._files() if only in (None, path)}
         if only and not files:
             files = {only: self._definition(only, kind_of(only))}
-        for file in files.values():
-            judged = file.judge()
-            if fix and (mended := self._mend(file, judged)) is not judged:
-                fixed.append(self._shown(file.path))
-                judged = mended
-            formats[judged.format or "unreadable"] = (
-                formats.get(judged.format or "unreadable", 0) + 1
-            )
-            findings += self._findings(file.path, judged, strict=strict)
-        errors = any(each.severity == "error" for each in findings)
-        return TreeVerdict(not errors, len(files), formats, tuple(findings), tuple(fixed))
+        for path, look in files.items():
+            judged = look()
+            mended = _mended(path, look, judged) if fix else judged
+            yield JudgedFile(self._shown(path), mended, mended is not judged)
 
-    def _files(self) -> Iterator[_File]:
+    def _files(self) -> Iterator[tuple[Path, Judge]]:
         for kind in KINDS:
             for indexed in self._resolver.everything(kind, "local"):
-                yield self._definition(indexed.path, kind)
+                yield indexed.path, self._definition(indexed.path, kind)
+        root, found = self._root, list[tuple[Path, Judge]]()
         for plugin in self._resolver.places.plugins("local"):
-            manifest = plugin.folder / ".claude-plugin/plugin.json"
-            yield from self._json(
-                manifest, "claude-plugin", plugin_rules.manifest_faults, plugin.folder
-            )
-            yield from self._json(plugin.folder / "hooks/hooks.json", "hooks", _hooks)
-            yield from self._json(plugin.folder / ".mcp.json", "mcp-servers", _servers)
-            yield from self._instructions(plugin.folder / "AGENTS.md")
-        for name in MARKETPLACES[:1]:
-            yield from self._json(
-                self._root / name, "marketplace", plugin_rules.marketplace_faults, self._root
-            )
-        for name in ("settings.json", "settings.local.json"):
-            yield from self._json(self._root / ".claude" / name, "settings", _settings)
-        yield from self._json(self._root / ".mcp.json", "mcp-servers", _servers)
-        yield from self._instructions(self._root / "AGENTS.md")
+            folder = plugin.folder
+            found += [
+                _json(folder / PLUGIN_MANIFEST, "claude-plugin", manifest_faults, folder),
+                _json(folder / "hooks/hooks.json", "hooks", _hooks),
+                _json(folder / ".mcp.json", "mcp-servers", _servers),
+                _instructions(folder / "AGENTS.md"),
+            ]
+        settings = [root / ".claude" / name for name in ("settings.json", "settings.local.json")]
+        found += [
+            _json(root / MARKETPLACES[0], "marketplace", marketplace_faults, root),
+            *(_json(path, "settings", _settings) for path in settings),
+            _json(root / ".mcp.json", "mcp-servers", _servers),
+            _instructions(root / "AGENTS.md"),
+        ]
+        yield from (each for each in found if each[0].is_file() and is_inside(each[0], root))
 
-    def _definition(self, path: Path, kind: Kind) -> _File:
-        shown = self._shown(path)
-
+    def _definition(self, path: Path, kind: Kind) -> Judge:
         def look() -> Judged:
             try:
-                return judge(path, kind, shown, self._resolver)
+                return judge(path, kind, self._shown(path), self._resolver)
             except FileNotFoundError:
-                return Judged((), Document(None))
+                return Judged(())
 
-        return _File(path, look)
+        return look
 
-    def _json(
-        self,
-        path: Path,
-        written_in: FileFormat,
-        rules: Callable[[Mapping[str, Any], Path], Iterable[Fault]],
-        around: Path | None = None,
-    ) -> Iterator[_File]:
-        def look() -> Judged:
-            try:
-                text = read_parsable(path, MAX_DEFINITION_BYTES)
-                faults = tuple(rules(as_mapping(parse_json(text)), around or path.parent))
-            except FileNotFoundError:
-                return Judged((), Document(None), written_in)
-            except UnparsableError as error:
-                return Judged((Fault((), str(error)),), Document(None), written_in)
-            return Judged(faults, Document(None, _json_lines(text, faults)), written_in)
 
-        if path.is_file() and is_inside(path, self._root):
-            yield _File(path, look)
+def _json(
+    path: Path, written_in: FileFormat, rules: Rules, around: Path | None = None
+) -> tuple[Path, Judge]:
+    def look() -> Judged:
+        try:
+            text = read_parsable(path, MAX_DEFINITION_BYTES)
+            faults = tuple(rules(as_mapping(parse_json(text)), around or path.parent))
+        except FileNotFoundError:
+            return Judged((), format=written_in)
+        except UnparsableError as error:
+            return Judged((Fault((), str(error)),), format=written_in)
+        return Judged(faults, Document(None, _json_lines(text, faults)), written_in)
 
-    def _instructions(self, path: Path) -> Iterator[_File]:
-        def look() -> Judged:
-            try:
-                text = read_parsable(path, 100 * plugin_rules.MOST_READ_BY_CODEX)
-            except (UnparsableError, FileNotFoundError) as error:
-                return Judged((Fault((), str(error)),), Document(None), "agents-md")
-            return Judged(tuple(plugin_rules.instruction_faults(text)), Document(None), "agents-md")
+    return path, look
 
-        if path.is_file() and is_inside(path, self._root):
-            yield _File(path, look)
 
-    def _mend(self, file: _File, judged: Judged) -> Judged:
-        for _ in range(MOST_FIXES):
-            fix = next((each.fix for each in judged.found if each.fix), None)
-            if fix is None:
-                break
-            text = read_parsable(file.path, MAX_DEFINITION_BYTES)
-            write_text(file.path, _mended(text, fix))
-            after = file.judge()
-            if len(after.found) >= len(judged.found):
-                write_text(file.path, text)  # it did not help: as it was
-                break
-            judged = after
-        return judged
+def _instructions(path: Path) -> tuple[Path, Judge]:
+    def look() -> Judged:
+        try:
+            text = read_parsable(path, 100 * MOST_READ_BY_CODEX)
+        except (UnparsableError, FileNotFoundError) as error:
+            return Judged((Fault((), str(error)),), format="agents-md")
+        return Judged(tuple(instruction_faults(text)), format="agents-md")
 
-    def _findings(self, path: Path, judged: Judged, *, strict: bool) -> Iterator[Finding]:
-        enforced = ("error", STRICT) if strict else ("error",)
-        for fault in judged.found:
-            line = fault.fix.line if fault.fix else line_of(fault.path, judged.document)
-            yield Finding(
-                path=self._shown(path),
-                line=UNKNOWN if line is None else line,
-                field=".".join(str(part) for part in fault.path),
-                message=fault.message,
-                severity="error" if fault.weight in enforced else "warning",
-                fix=fault.fix.text if fault.fix else UNKNOWN,
-            )
+    return path, look
+
+
+def _mended(path: Path, look: Judge, judged: Judged) -> Judged:
+    """What is found after the fixes that help were written, one by one."""
+    for _ in range(MOST_FIXES):
+        fix = next((each.fix for each in judged.found if each.fix), None)
+        if fix is None:
+            break
+        text = read_parsable(path, MAX_DEFINITION_BYTES)
+        write_file(path, _with_fix(text, fix))
+        after = look()
+        if len(after.found) >= len(judged.found):
+            write_file(path, text)  # it did not help: as it was
+            break
+        judged = after
+    return judged
+
+
+def tree_verdict(files: Sequence[JudgedFile], *, strict: bool = False) -> TreeVerdict:
+    """The findings in the files of some trees as an answer."""
+    findings = [finding for each in files for finding in _findings(each, strict=strict)]
+    return TreeVerdict(
+        valid=all(each.severity != "error" for each in findings),
+        files=len(files),
+        formats=Counter(each.judged.format or "unreadable" for each in files),
+        findings=tuple(findings),
+        fixed=tuple(each.path for each in files if each.is_mended),
+    )
+
+
+def _findings(file: JudgedFile, *, strict: bool) -> Iterator[Finding]:
+    enforced = ("error", STRICT) if strict else ("error",)
+    for fault in file.judged.found:
+        line = fault.fix.line if fault.fix else line_of(fault.path, file.judged.document)
+        yield Finding(
+            path=file.path,
+            line=UNKNOWN if line is None else line,
+            field=dotted(fault.path),
+            message=fault.message,
+            severity="error" if fault.weight in enforced else "warning",
+            fix=fault.fix.text if fault.fix else UNKNOWN,
+        )
 
 
 def kind_of(path: Path) -> Kind:
@@ -194,35 +205,19 @@ def kind_of(path: Path) -> Kind:
     return "tool" if is_tool else "agent"
 
 
-def joined(verdicts: Iterable[TreeVerdict]) -> TreeVerdict:
-    """Several trees as one."""
-    total = TreeVerdict(valid=True, files=0, formats={}, findings=())
-    for each in verdicts:
-        keys = {*total.formats, *each.formats}
-        total = replace(
-            total,
-            valid=total.valid and each.valid,
-            files=total.files + each.files,
-            formats={key: total.formats.get(key, 0) + each.formats.get(key, 0) for key in keys},
-            findings=(*total.findings, *each.findings),
-            fixed=(*total.fixed, *each.fixed),
-        )
-    return total
-
-
 def _hooks(data: Mapping[str, Any], _: Path) -> Iterable[Fault]:
-    return plugin_rules.hook_faults(data)
+    return hook_faults(data)
 
 
 def _settings(data: Mapping[str, Any], _: Path) -> Iterable[Fault]:
-    return plugin_rules.hook_faults(data, in_settings=True)
+    return hook_faults(data, in_settings=True)
 
 
 def _servers(data: Mapping[str, Any], _: Path) -> Iterable[Fault]:
-    return plugin_rules.server_faults(data)
+    return server_faults(data)
 
 
-def _mended(text: str, fix: Fix) -> str:
+def _with_fix(text: str, fix: Fix) -> str:
     lines = text.splitlines(keepends=True)
     at = fix.line - 1
     ending = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"

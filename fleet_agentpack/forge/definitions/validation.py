@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -23,7 +23,7 @@ from fleet_agentpack.forge.definitions.index import DefinitionFolder
 from fleet_agentpack.forge.definitions.program_rules import RULES, Examined
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.schema import Fault, Fix
-from fleet_agentpack.forge.files import KeyPath, UnparsableError, read_parsable
+from fleet_agentpack.forge.files import KeyPath, UnparsableError, dotted, read_parsable
 from fleet_agentpack.forge.names import Format, Kind, is_kebab, parse_reference
 from fleet_agentpack.forge.results import Issue, Validation
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
@@ -44,7 +44,7 @@ class Judged:
     """Everything that was found in a file, and where its fields are."""
 
     found: tuple[Fault, ...]
-    document: Document
+    document: Document = field(default_factory=lambda: Document(None))
     format: str | None = None
 
 
@@ -190,14 +190,11 @@ def _definition(
 def _issues(
     found: Sequence[Fault], document: Document, severity: Maybe[Literal["error"]]
 ) -> tuple[Issue, ...]:
-    issues = [
-        Issue(
-            ".".join(str(part) for part in each.path),
-            f"{each.message}{_line(each.path, document)}",
-            severity,
-        )
-        for each in found[:MOST_ISSUES]
-    ]
+    issues = []
+    for each in found[:MOST_ISSUES]:
+        line = line_of(each.path, document)
+        message = f"{each.message} (line {line})" if line else each.message
+        issues.append(Issue(dotted(each.path), message, severity))
     left = len(found) - len(issues)
     if left:
         plural = "warnings" if severity is UNKNOWN else "errors"
@@ -206,14 +203,9 @@ def _issues(
 
 
 def line_of(path: KeyPath, document: Document) -> int | None:
-    """The line of a place, or of the nearest place around it."""
+    """The line of a place, or of the nearest place around it but the whole."""
     around = (path[:length] for length in range(len(path), 0, -1))
     return next((document.lines[place] for place in around if place in document.lines), None)
-
-
-def _line(path: KeyPath, document: Document) -> str:
-    line = line_of(path, document)
-    return f" (line {line})" if line else ""
 
 
 def _field_advice(kind: Kind, data: dict[str, Any]) -> Iterator[Fault]:

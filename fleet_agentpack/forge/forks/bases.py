@@ -20,11 +20,10 @@ from fleet_agentpack.forge.definitions.definition import Definition, ForkRecord,
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.files import UnparsableError, read_mapping
 from fleet_agentpack.forge.names import KINDS, Kind
-from fleet_agentpack.forge.registries.catalogue import as_json
 from fleet_agentpack.forge.registries.trees import FileContent, FolderTree, write_files
 from fleet_agentpack.kit import frontmatter, yaml12
 from fleet_agentpack.kit.paths import EscapeError, check_relative
-from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.results import UNKNOWN, json_file
 from fleet_agentpack.kit.swap import Area, New, Swap
 
 _FENCE = "---\n"
@@ -289,7 +288,7 @@ class ForkBases:
             "created_at": record.created_at,
             **merged,
         }
-        return as_json(data)
+        return json_file(data)
 
     def _is_below(self, path: Path) -> bool:
         return path.is_relative_to(self._root)

@@ -17,7 +17,7 @@ from fleet_agentpack.forge.definitions.definition import (
     parse_text,
 )
 from fleet_agentpack.forge.errors import ForgeError, Loaded, Warnings, run
-from fleet_agentpack.forge.files import UnparsableError, timestamp, writing_below
+from fleet_agentpack.forge.files import UnparsableError, dotted, timestamp, writing_below
 from fleet_agentpack.forge.forks.bases import (
     DefinitionFiles,
     ForkBases,
@@ -33,7 +33,6 @@ from fleet_agentpack.forge.forks.three_way import (
     Merged,
     Side,
     Sides,
-    dotted,
     merge_definition,
     merge_lines,
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
 from fleet_agentpack.forge.command_results import MergeConflict
-from fleet_agentpack.forge.files import KeyPath
+from fleet_agentpack.forge.files import KeyPath, dotted
 from fleet_agentpack.forge.forks.bases import DefinitionText, cut, with_line_ends
 from fleet_agentpack.forge.results import Difference
 from fleet_agentpack.kit import yaml12
@@ -125,11 +125,6 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float) and one != one:
         return other != other
     return type(one) is type(other) and bool(one == other)
-
-
-def dotted(path: KeyPath) -> str:
-    """A path as text."""
-    return ".".join(str(part) for part in path)
 
 
 def _or_null(value: object) -> object:

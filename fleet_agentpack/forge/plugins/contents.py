@@ -15,11 +15,11 @@ from fleet_agentpack.forge.definitions.repository import MANIFESTS
 from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, run
 from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
 from fleet_agentpack.forge.names import NO_VERSION, Scope, is_usable_name
-from fleet_agentpack.forge.registries.catalogue import ManifestFile, Offer, as_json
+from fleet_agentpack.forge.registries.catalogue import ManifestFile, Offer
 from fleet_agentpack.forge.registries.trees import FileContent
 from fleet_agentpack.forge.results import Components, PluginInfo, PluginVersion
 from fleet_agentpack.kit.paths import is_inside
-from fleet_agentpack.kit.results import UNKNOWN, Maybe
+from fleet_agentpack.kit.results import UNKNOWN, Maybe, json_file
 from fleet_agentpack.kit.semver import is_newer
 from fleet_agentpack.kit.swap import Area, Swap
 
@@ -252,7 +252,7 @@ def lock_of(pins: Mapping[str, Pin]) -> bytes:
         }
         for name, pin in sorted(pins.items())
     }
-    return as_json({"version": FORMAT, "plugins": rows})
+    return json_file({"version": FORMAT, "plugins": rows})
 
 
 def checksums(files: Mapping[str, FileContent]) -> dict[str, str]:

@@ -33,14 +33,13 @@ from fleet_agentpack.forge.plugins.plugins import InstalledPlugins, Plugins
 from fleet_agentpack.forge.registries.catalogue import (
     ManifestFile,
     Offer,
-    as_json,
     origin_as_text,
     origin_of_text,
 )
 from fleet_agentpack.forge.registries.client import RegistryClient, Survey
 from fleet_agentpack.forge.registries.trees import FileContent, write_files
 from fleet_agentpack.forge.results import PluginVersion
-from fleet_agentpack.kit.results import UNKNOWN, jsonable
+from fleet_agentpack.kit.results import UNKNOWN, json_file, jsonable
 from fleet_agentpack.kit.swap import New, Swap
 
 MOST_DEPENDENCIES = 50
@@ -300,7 +299,7 @@ class Installer:
         }
         # Known by the name it was requested by, whatever its manifest calls it.
         known_as = {"name": offer.name, "version": offer.version}
-        files["plugin.json"] = FileContent(as_json({**package.manifest, **known_as}))
+        files["plugin.json"] = FileContent(json_file({**package.manifest, **known_as}))
         return replace(package, files=files)
 
     def _content(self, offer: Offer, name: str, url: str, checksum: str | None) -> bytes:

@@ -12,25 +12,24 @@ from typing import Any
 from fleet_agentpack.forge.config.addresses import masked_url, plain_path
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import strings_of
+from fleet_agentpack.forge.definitions.dialects import PLUGIN_MANIFEST
 from fleet_agentpack.forge.errors import SEE_REGISTRIES, ForgeError
 from fleet_agentpack.forge.files import UnparsableError, as_mapping, parse_json, parse_yaml
 from fleet_agentpack.forge.names import Reference, version_order
 from fleet_agentpack.forge.plugins.contents import components
 from fleet_agentpack.forge.registries.catalogue import (
-    PLUGIN_MANIFEST,
     GitFolder,
     LocalFolder,
     ManifestFile,
     Offer,
     Unavailable,
-    as_json,
     manifest_in,
 )
 from fleet_agentpack.forge.registries.client import RegistryClient, Survey
 from fleet_agentpack.forge.registries.git import PATIENT_S
 from fleet_agentpack.forge.registries.trees import FileContent, Snapshot, write_files
 from fleet_agentpack.forge.results import Components
-from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.results import UNKNOWN, json_file
 from fleet_agentpack.kit.semver import best_version
 from fleet_agentpack.kit.textsearch import TextIndex
 
@@ -186,7 +185,7 @@ def _by_folder(
     if not own.data:
         files = _listed_alone(files, added)
     if added or not own.data:
-        files[PLUGIN_MANIFEST] = FileContent(as_json(manifest))
+        files[PLUGIN_MANIFEST] = FileContent(json_file(manifest))
     left = [own.problem, *taken.left_out] if own.problem else taken.left_out
     noticed = tuple(f"{offer.name}: {each}" for each in left)
     return Package(offer, manifest, files, commit, added, noticed)

@@ -38,7 +38,6 @@ from fleet_agentpack.forge.plugins.offers import (
 from fleet_agentpack.forge.registries.catalogue import Offer
 from fleet_agentpack.forge.registries.client import RegistryClient, Survey
 from fleet_agentpack.forge.registries.git import QUICK_S
-from fleet_agentpack.kit.paths import expand_home
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.semver import best_version, is_newer
 
@@ -99,13 +98,11 @@ class Plugins:
 
     def place(self, scope: Scope, program: Program = "fractary") -> Place:
         """Where a program finds the plugins of a scope. Raises `ForgeError` without a project."""
-        configuration, directories = self._configuration, self._configuration.directories
+        directories = self._configuration.directories
         if program == "claude":
-            given = directories.environ.get("CLAUDE_CONFIG_DIR", "").strip()
-            own = expand_home(given, directories.home) if given else directories.home / ".claude"
-            root = directories.project.parent / ".claude" if scope == "local" else own
-            return Place(scope, "claude", root / "skills")
-        root = directories.project if scope == "local" else configuration.global_root
+            own = directories.project.parent / ".claude" if scope == "local" else directories.claude
+            return Place(scope, "claude", own / "skills")
+        root = directories.project if scope == "local" else self._configuration.global_root
         return Place(scope, "fractary", root / "plugins")
 
     def places(self, scope: str = "all") -> list[Place]:

@@ -7,7 +7,6 @@ the files of a plugin are is its origin.
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from fleet_agentpack.forge.config.addresses import (
 )
 from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.definitions.definition import described, strings_of, text_of, version_of
+from fleet_agentpack.forge.definitions.dialects import MARKETPLACE, PLUGIN_MANIFEST
 from fleet_agentpack.forge.errors import Loaded
 from fleet_agentpack.forge.files import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.names import NO_VERSION, is_usable_name
@@ -121,8 +121,6 @@ def elsewhere(registry: Registry, source: Mapping[str, object]) -> Origin | str:
     return GitFolder(url, inside, str(ref or ""), str(commit or ""))
 
 
-MARKETPLACE = ".claude-plugin/marketplace.json"
-PLUGIN_MANIFEST = ".claude-plugin/plugin.json"
 Format = Literal["claude", "fractary", "plugins"]
 FORMATS: tuple[Format, ...] = ("claude", "fractary", "plugins")
 MOST_NAMED = 5  # entries that a warning names
@@ -378,8 +376,3 @@ def _parsed(files: Mapping[str, bytes], path: str) -> Manifest:
         return Manifest({}, path, f"{path}: not UTF-8 text")
     except UnparsableError as error:
         return Manifest({}, path, f"{path}: {error}")
-
-
-def as_json(data: Mapping[str, object]) -> bytes:
-    """JSON as people write it."""
-    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleet_agentpack.forge.config.addresses import local_path, masked_url
 from fleet_agentpack.forge.config.configuration import TREES, Registry
-from fleet_agentpack.forge.errors import SEE_REGISTRIES, ForgeError, call
+from fleet_agentpack.forge.errors import ForgeError, call
 from fleet_agentpack.forge.files import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.registries.cache import Cache, RegistryAnswer
 from fleet_agentpack.forge.registries.catalogue import (
@@ -36,17 +36,6 @@ class Survey:
     searched: tuple[str, ...]
     unreached: tuple[tuple[str, ForgeError], ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-Refused = Callable[[Registry, str, str], ForgeError]  # for an answer, by its URL and what is wrong
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What an answer must be: a JSON object, with lists under these keys."""
-
-    refused: Refused
-    lists: tuple[str, ...] = ()
 
 
 class RegistryClient:
@@ -97,7 +86,7 @@ class RegistryClient:
             headers = self._credentials.headers(registry, registry.url)
             body = self._transport.fetch_all([Request(registry.url, headers)])[0]
             question = (registry, registry.url)
-            answer = self._settled(question, RegistryAnswer(), body, MANIFEST)
+            answer = self._settled(question, RegistryAnswer(), body, manifest=True)
         if answer.error:
             raise answer.error
         return Catalogue(answer.data)
@@ -118,7 +107,7 @@ class RegistryClient:
     def _catalogues(self, registries: Sequence[Registry], *, network: bool) -> list[RegistryAnswer]:
         plain = [each for each in registries if each.kind not in TREES]
         trees = [each for each in registries if each.kind in TREES]
-        by_url = self.ask([(each, each.url) for each in plain], MANIFEST, network=network)
+        by_url = self.ask([(each, each.url) for each in plain], manifest=True, network=network)
         with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
             of_trees = list(pool.map(lambda each: self._kept_tree(each, network), trees))
         found = {
@@ -146,7 +135,7 @@ class RegistryClient:
                 tree = GitTree(self._git, registry.url, commit)
             found = read_catalogue(tree or FolderTree(local_path(registry.url)), registry.name)
         except UnparsableError as error:
-            return replace(last, error=_not_a_manifest(registry, "", str(error)))
+            return replace(last, error=_not_a_manifest(registry, str(error)))
         except ForgeError as error:
             return replace(last, error=error)
         data = {**found.data, **({"commit": commit} if commit else {})}
@@ -156,7 +145,11 @@ class RegistryClient:
         return RegistryAnswer(data)
 
     def ask(
-        self, questions: Sequence[tuple[Registry, str]], expected: Expected, *, network: bool = True
+        self,
+        questions: Sequence[tuple[Registry, str]],
+        *,
+        manifest: bool = False,
+        network: bool = True,
     ) -> list[RegistryAnswer]:
         """Answers from the cache while they are fresh, else from the network, else the last one."""
         now = self._cache.now()
@@ -169,7 +162,10 @@ class RegistryClient:
         headers = {each: self._credentials.headers(each, each.url) for each in owners}
         requests = [Request(url, headers[registry]) for registry, url in stale]
         bodies = dict(zip(stale, self._transport.fetch_all(requests), strict=True))
-        return [self._settled(each, kept[each], bodies.get(each), expected) for each in questions]
+        return [
+            self._settled(each, kept[each], bodies.get(each), manifest=manifest)
+            for each in questions
+        ]
 
     def download(self, offer: Offer, url: str, checksum: str | None) -> bytes:
         """A file that a registry refers to, from the cache or fetched, with its checksum verified.
@@ -191,7 +187,8 @@ class RegistryClient:
         question: tuple[Registry, str],
         last: RegistryAnswer,
         body: bytes | ForgeError | None,
-        expected: Expected,
+        *,
+        manifest: bool,
     ) -> RegistryAnswer:
         """The new answer, else the last one together with the reason."""
         if not isinstance(body, bytes):
@@ -199,12 +196,13 @@ class RegistryClient:
         registry, url = question
         try:
             data = as_mapping(parse_json(body.decode("utf-8-sig")))
-            for key in expected.lists:
-                if not isinstance(data.get(key), list):
-                    raise UnparsableError(f"{key} must be an array")
+            if manifest and not isinstance(data.get("plugins"), list):
+                raise UnparsableError("plugins must be an array")
         except (UnicodeDecodeError, UnparsableError) as error:
             reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-            return replace(last, error=expected.refused(registry, url, reason))
+            shown = masked_url(url)
+            other = ForgeError.network(f"{shown} did not answer with a JSON object", url=shown)
+            return replace(last, error=_not_a_manifest(registry, reason) if manifest else other)
         if not url.startswith("file:"):
             self._cache.keep_manifest(_key(registry, url), url, data, registry.cache_ttl_s)
         return RegistryAnswer(data)
@@ -240,14 +238,9 @@ def _place(registry: Registry) -> str:
     return f"{registry.url}#{registry.ref}" if registry.ref else registry.url
 
 
-def _not_a_manifest(registry: Registry, _: str, reason: str) -> ForgeError:
-    return ForgeError(
-        "NETWORK_ERROR",
+def _not_a_manifest(registry: Registry, reason: str) -> ForgeError:
+    return ForgeError.network(
         f"invalid registry manifest: {reason}",
         "Check that the address is that of a marketplace, a registry manifest or a repository",
-        SEE_REGISTRIES,
         registry=registry.name,
     )
-
-
-MANIFEST = Expected(_not_a_manifest, lists=("plugins",))

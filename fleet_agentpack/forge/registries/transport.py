@@ -7,10 +7,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from fleet_agentpack.forge.config.addresses import masked_url
-from fleet_agentpack.forge.errors import SEE_REGISTRIES, ForgeError, run
+from fleet_agentpack.forge.config.addresses import local_path, masked_url
+from fleet_agentpack.forge.errors import ForgeError, run
 from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES
 from fleet_agentpack.kit import background, http
 
@@ -96,9 +95,8 @@ class Transport:
 
 
 def _refusal(status: int, request: Request) -> ForgeError:
-    shown = masked_url(request.url)
+    shown, sent = masked_url(request.url), bool(request.headers)
     if status in (401, 403):
-        sent = bool(request.headers)
         return ForgeError(
             "AUTH_FAILED" if sent else "AUTH_REQUIRED",
             f"{shown} {'refused the token' if sent else 'asks for a token'} (HTTP {status})",
@@ -107,32 +105,14 @@ def _refusal(status: int, request: Request) -> ForgeError:
             url=shown,
             status=status,
         )
+    message, advice = f"{shown} answered HTTP {status}", "Check the address"
     if status in (404, 410):
-        return ForgeError(
-            "NETWORK_ERROR",
-            f"there is nothing at {shown} (HTTP {status})",
-            "Check the address; a repository is added as owner/repo",
-            SEE_REGISTRIES,
-            url=shown,
-            status=status,
-        )
-    if status >= 500:
-        return ForgeError(
-            "NETWORK_ERROR",
-            f"{shown} has a problem of its own (HTTP {status})",
-            "Try again later",
-            SEE_REGISTRIES,
-            url=shown,
-            status=status,
-        )
-    return ForgeError(
-        "NETWORK_ERROR",
-        f"{shown} answered HTTP {status}",
-        "Check the address",
-        SEE_REGISTRIES,
-        url=shown,
-        status=status,
-    )
+        message = f"there is nothing at {shown} (HTTP {status})"
+        advice = "Check the address; a repository is added as owner/repo"
+    elif status >= 500:
+        message = f"{shown} has a problem of its own (HTTP {status})"
+        advice = "Try again later"
+    return ForgeError.network(message, advice, url=shown, status=status)
 
 
 def _too_large(request: Request) -> ForgeError:
@@ -143,19 +123,12 @@ def _too_large(request: Request) -> ForgeError:
 
 def _no_file(url: str, path: Path) -> ForgeError:
     what = "is not a file" if path.exists() else "does not exist"
-    return ForgeError(
-        "NETWORK_ERROR",
-        f"{path} {what}",
-        "Correct the path in the registry's file:// URL, or put the file there",
-        SEE_REGISTRIES,
-        url=url,
-        path=str(path),
-        status=404,
-    )
+    advice = "Correct the path in the registry's file:// URL, or put the file there"
+    return ForgeError.network(f"{path} {what}", advice, url=url, path=str(path), status=404)
 
 
 def _from_file(request: Request) -> bytes | ForgeError:
-    path = Path(unquote(urlsplit(request.url).path))
+    path = local_path(request.url)
     try:
         if not path.is_file():
             return _no_file(request.url, path)
