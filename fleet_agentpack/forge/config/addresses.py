@@ -176,6 +176,15 @@ def plain_path(path: object) -> str | None:
         return None
 
 
+def path_in_market(market: Mapping[str, object], source: object) -> str | None:
+    """The directory that an entry's relative source means; None outside the marketplace."""
+    metadata = market.get("metadata")
+    root = metadata.get("pluginRoot") if isinstance(metadata, Mapping) else None
+    if isinstance(source, str) and isinstance(root, str) and not source.startswith("./"):
+        source = f"{root}/{source}"
+    return plain_path(source)
+
+
 def checksum_of(value: object) -> str | None:
     """The hexadecimal digest in `sha256:…` or `sha256-…`, None for anything else."""
     match = _CHECKSUM.match(value) if isinstance(value, str) else None

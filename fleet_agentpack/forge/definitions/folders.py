@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fleet_agentpack.forge.config.addresses import path_in_market
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import version_of
 from fleet_agentpack.forge.definitions.dialects import MARKETPLACE, PLUGIN_MANIFEST, SKILL_FILES
@@ -234,18 +235,11 @@ class Folders:
     def _of_marketplace(self, root: Path, name: str) -> Iterator[FoundPlugin]:
         """The plugins of a marketplace that are in the same repository."""
         market = self._index.manifest(root / name).fields
-        metadata = market.get("metadata")
-        base = metadata.get("pluginRoot") if isinstance(metadata, dict) else None
         for entry in objects(market.get("plugins")):
-            source = entry.get("source")
-            if not isinstance(source, str) or not is_usable_name(entry.get("name")):
+            inner = path_in_market(market, entry.get("source"))
+            if inner is None or not is_usable_name(entry.get("name")):
                 continue
-            inner = (
-                source
-                if source.startswith("./") or not isinstance(base, str)
-                else f"{base}/{source}"
-            )
-            folder = Path(os.path.normpath(root / inner))
+            folder = root / inner
             if folder.is_dir() and is_inside(folder, root):
                 yield self._plugin(folder, "local", entry["name"], entry)
 

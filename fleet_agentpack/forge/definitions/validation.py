@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -19,7 +19,6 @@ from fleet_agentpack.forge.definitions.definition import (
     version_of,
 )
 from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, Layout, format_of
-from fleet_agentpack.forge.definitions.index import DefinitionFolder
 from fleet_agentpack.forge.definitions.program_rules import RULES, Examined
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.schema import Fault, Fix
@@ -49,33 +48,37 @@ class Judged:
 
 
 def validate(
-    path: Path,
-    kind: Kind,
-    shown: str,
-    resolver: Resolver,
-    *,
-    strict: bool = False,
-    folder: DefinitionFolder | None = None,
+    path: Path, kind: Kind, shown: str, resolver: Resolver, *, strict: bool = False
 ) -> Validation:
     """What is wrong with a definition file and what to improve. Raises `FileNotFoundError`."""
-    return verdict(judge(path, kind, shown, resolver, folder), shown, strict=strict)
+    return verdict(judge(path, kind, shown, resolver), shown, strict=strict)
 
 
-def judge(
-    path: Path, kind: Kind, shown: str, resolver: Resolver, folder: DefinitionFolder | None = None
-) -> Judged:
+def judge(path: Path, kind: Kind, shown: str, resolver: Resolver) -> Judged:
     """The faults of a definition file. Raises `FileNotFoundError`."""
-    at = folder or resolver.folder_of(kind, path)
-    layout = at.layout if at else None
+    folder = resolver.folder_of(kind, path)
+    layout = folder.layout if folder else None
     try:
         document = read_document(path, kind)
         written_in = format_of(path, kind, document.data, layout)
     except UnparsableError as error:
         return _unparsable(path, kind, error, layout)
+    definition = Definition(
+        kind,
+        name=document.data["name"] if isinstance(document.data.get("name"), str) else path.stem,
+        version=version_of(document.data),
+        source=folder.source if folder else "local",
+        path=shown,
+        data=document.data,
+        file=path,
+        owner=folder.owner if folder else None,
+        format=written_in,
+    )
     if written_in == "fractary":
-        found = _fractary(path, kind, shown, document.data, resolver, at)
+        found = _fractary(definition, path, resolver)
     else:
-        found = _of_program(path, kind, shown, document, resolver, at, written_in)
+        in_plugin = folder is not None and folder.in_plugin
+        found = _of_program(definition, path, document, resolver, in_plugin=in_plugin)
     return Judged(tuple(found), document, written_in)
 
 
@@ -125,20 +128,13 @@ def quoting_fix(lines: Sequence[str], kind: Kind) -> Fix | None:
 
 
 def _of_program(
-    path: Path,
-    kind: Kind,
-    shown: str,
-    document: Document,
-    resolver: Resolver,
-    folder: DefinitionFolder | None,
-    written_in: Format,
+    definition: Definition, path: Path, document: Document, resolver: Resolver, *, in_plugin: bool
 ) -> Iterator[Fault]:
     """What a program says of its own agent, command or skill."""
-    if written_in in _ONLY_TOOLS and kind == "agent":
+    kind, data = definition.kind, definition.data
+    if definition.format in _ONLY_TOOLS and kind == "agent":
         yield Fault((), "This is not an agent; validate it as a tool")
         return
-    data = document.data
-    in_plugin = folder is not None and folder.in_plugin
     seen = Examined(
         path=path,
         data={key: value for key, value in data.items() if key != BODY_FIELD[kind]},
@@ -148,20 +144,13 @@ def _of_program(
         for_claude=in_plugin or ".claude" in path.parts,
         lines=document.lines,
     )
-    yield from RULES[written_in](seen)
+    yield from RULES[definition.format](seen)
     if kind == "agent":
-        definition = _definition(path, kind, shown, data, folder, written_in)
         yield from _missing_tools(definition, resolver, "Claude Code loads it without it")
 
 
-def _fractary(
-    path: Path,
-    kind: Kind,
-    shown: str,
-    data: dict[str, Any],
-    resolver: Resolver,
-    folder: DefinitionFolder | None,
-) -> Iterator[Fault]:
+def _fractary(definition: Definition, path: Path, resolver: Resolver) -> Iterator[Fault]:
+    kind, data = definition.kind, definition.data
     yield from (schema.AGENT if kind == "agent" else schema.TOOL)(data, ())
     if kind == "agent" and path.suffix == ".md" and not data.get(BODY_FIELD[kind]):
         yield Fault((BODY_FIELD[kind],), "the Markdown body is the prompt, and it is empty")
@@ -169,22 +158,7 @@ def _fractary(
     yield from _place_advice(path, data)
     if kind == "agent":
         yield from _cache_advice(data)
-    definition = _definition(path, kind, shown, data, folder, "fractary")
     yield from _references(definition, resolver)
-
-
-def _definition(
-    path: Path,
-    kind: Kind,
-    shown: str,
-    data: dict[str, Any],
-    folder: DefinitionFolder | None,
-    written_in: Format,
-) -> Definition:
-    name = data["name"] if isinstance(data.get("name"), str) else path.stem
-    source = folder.source if folder else "local"
-    owner = folder.owner if folder else None
-    return Definition(kind, name, version_of(data), source, shown, data, path, owner, written_in)
 
 
 def _issues(
@@ -208,7 +182,7 @@ def line_of(path: KeyPath, document: Document) -> int | None:
     return next((document.lines[place] for place in around if place in document.lines), None)
 
 
-def _field_advice(kind: Kind, data: dict[str, Any]) -> Iterator[Fault]:
+def _field_advice(kind: Kind, data: Mapping[str, Any]) -> Iterator[Fault]:
     description = data.get("description")
     if description is None or (isinstance(description, str) and not description.strip()):
         yield Fault(("description",), "Consider adding a description", "advice")
@@ -237,7 +211,7 @@ def _parameter_advice(parameters: Any, path: KeyPath) -> Iterator[Fault]:
         yield from _parameter_advice(parameter.get("properties"), (*place, "properties"))
 
 
-def _place_advice(path: Path, data: dict[str, Any]) -> Iterator[Fault]:
+def _place_advice(path: Path, data: Mapping[str, Any]) -> Iterator[Fault]:
     name = data.get("name")
     if not isinstance(name, str) or not name:
         return
@@ -255,7 +229,7 @@ def _place_advice(path: Path, data: dict[str, Any]) -> Iterator[Fault]:
         yield Fault(("version",), f"The path says version {version}", "advice")
 
 
-def _cache_advice(data: dict[str, Any]) -> Iterator[Fault]:
+def _cache_advice(data: Mapping[str, Any]) -> Iterator[Fault]:
     caching = data.get("caching")
     sources = caching.get("cache_sources") if isinstance(caching, dict) else None
     for index, source in enumerate(sources if isinstance(sources, list) else ()):

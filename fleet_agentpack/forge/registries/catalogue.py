@@ -20,6 +20,7 @@ from fleet_agentpack.forge.config.addresses import (
     is_ref,
     is_registry_url,
     local_path,
+    path_in_market,
     plain_path,
     safe_url,
 )
@@ -186,14 +187,6 @@ class Catalogue:
         commit = self.data.get("commit")
         return commit if isinstance(commit, str) and is_commit(commit) else ""
 
-    def path_of(self, source: object) -> str | None:
-        """The directory that a relative source means; None outside the marketplace."""
-        metadata = self.data.get("metadata")
-        root = metadata.get("pluginRoot") if isinstance(metadata, Mapping) else None
-        if isinstance(source, str) and isinstance(root, str) and not source.startswith("./"):
-            source = f"{root}/{source}"
-        return plain_path(source)
-
 
 @dataclass(frozen=True)
 class Manifest:
@@ -310,7 +303,7 @@ def _origin(registry: Registry, catalogue: Catalogue, entry: Mapping[str, object
 
 
 def _relative(registry: Registry, catalogue: Catalogue, source: str) -> Origin | str:
-    path = catalogue.path_of(source)
+    path = path_in_market(catalogue.data, source)
     if path is None:
         return f"has a source outside the marketplace: {source!r:.80}"
     if registry.kind == "git":
@@ -329,7 +322,7 @@ def _completed(tree: Tree, catalogue: Catalogue) -> Catalogue:
     paths: dict[int, str] = {}
     for number, entry in enumerate(entries):
         source = entry.get("source") if isinstance(entry, dict) else None
-        path = catalogue.path_of(source)
+        path = path_in_market(catalogue.data, source)
         if path is not None:
             paths[number] = path
     files = tree.read(*(posixpath.join(p, f) for p in paths.values() for f in _PLUGIN_FILES))
