@@ -14,6 +14,7 @@ from fleet_agentpack.forge.registries.transport import Transport
 
 if TYPE_CHECKING:
     from fleet_agentpack.forge.definitions.resolver import Resolver
+    from fleet_agentpack.forge.definitions.stockyard import Stockyard
     from fleet_agentpack.forge.forks.forks import Forks
     from fleet_agentpack.forge.plugins.plugins import Plugins
     from fleet_agentpack.forge.registries.cache import Cache
@@ -49,10 +50,13 @@ class Workspace:
     def resolver(self) -> Resolver:
         """Agents and tools by name."""
         from fleet_agentpack.forge.definitions.resolver import Resolver
+
+        return Resolver(self.configuration, self.index, self._stockyard)
+
+    def _stockyard(self) -> Stockyard:
         from fleet_agentpack.forge.definitions.stockyard import Stockyard
 
-        stockyard = Stockyard(self.configuration.stockyard, self.registries)
-        return Resolver(self.configuration, self.index, stockyard)
+        return Stockyard(self.configuration.stockyard, self.registries)
 
     @cached_property
     def plugins(self) -> Plugins:

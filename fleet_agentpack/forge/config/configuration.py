@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class Configuration:
     sources: tuple[Path, ...]
     warnings: tuple[str, ...] = ()
     problem: ForgeError | None = None  # a file that could not be read
-    registries: tuple[Registry, ...] = field(default=())  # in the order in which they are asked
+    registries: tuple[Registry, ...] = ()  # in the order in which they are asked
 
     @property
     def cache_directory(self) -> Path:

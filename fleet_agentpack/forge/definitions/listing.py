@@ -71,7 +71,7 @@ def list_definitions(
     warnings = list(resolver.places.warnings)
     for tier in resolver.tiers(source):
         if tier == "stockyard":
-            remote = resolver.stockyard.listing(kind, want_tags=want_tags)
+            remote = resolver.stockyard().listing(kind, want_tags=want_tags)
             warnings += remote.warnings
             names = {name for _, name, _ in listed}
             new = [row for row in remote.value if row.name not in names]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import Definition, read_data, version_of
@@ -22,7 +22,6 @@ from fleet_agentpack.forge.definitions.index import (
     closest,
     owned_once,
 )
-from fleet_agentpack.forge.definitions.stockyard import Stockyard
 from fleet_agentpack.forge.errors import ForgeError, Loaded, call
 from fleet_agentpack.forge.files import UnparsableError
 from fleet_agentpack.forge.names import (
@@ -36,6 +35,9 @@ from fleet_agentpack.forge.names import (
     with_format,
     without_owner,
 )
+
+if TYPE_CHECKING:
+    from fleet_agentpack.forge.definitions.stockyard import Stockyard
 
 SOURCES: tuple[Source, ...] = ("local", "global", "stockyard")
 MOST_SIMILAR = 3
@@ -62,7 +64,10 @@ class Resolver:
     """
 
     def __init__(
-        self, configuration: Configuration, index: DefinitionIndex, stockyard: Stockyard
+        self,
+        configuration: Configuration,
+        index: DefinitionIndex,
+        stockyard: Callable[[], Stockyard],
     ) -> None:
         self._configuration = configuration
         self._index = index
@@ -175,7 +180,7 @@ class Resolver:
                 return found
         for tier in self.tiers(source):
             if tier == "stockyard":
-                remote = self.stockyard.resolve(kind, reference)
+                remote = self.stockyard().resolve(kind, reference)
                 return Search(remote.value, tuple(broken), remote.warnings)
             files = self._find(reference.name, self.folders(kind, tier), apart_from)
             found = self._chosen(reference, files)
@@ -210,7 +215,7 @@ class Resolver:
         known = [version for file in found if (version := self._version(file))]
         remote: Loaded[list[str]] = Loaded([])
         if network and "stockyard" in self.tiers():
-            remote = self.stockyard.versions(kind, name)
+            remote = self.stockyard().versions(kind, name)
         return Loaded(list(dict.fromkeys([*known, *remote.value])), remote.warnings)
 
     def _chosen(self, reference: Reference, files: Sequence[DefinitionFile]) -> Search:

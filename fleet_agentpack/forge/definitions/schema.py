@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import UnionType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from fleet_agentpack.forge.definitions.definition import version_of
 from fleet_agentpack.forge.files import KeyPath, type_name
+from fleet_agentpack.forge.names import Kind, is_kebab
 
 Weight = Literal["error", "error if strict", "advice"]
+STRICT: Final = "error if strict"
 
 
 @dataclass(frozen=True)
@@ -274,7 +278,81 @@ AGENT_FIELDS = {
 AGENT = record(AGENT_FIELDS)
 
 # Fields that other parts of forge read, though the schema itself does not know them.
-ALSO_KNOWN = (
+_ALSO_KNOWN = (
     *("license", "fork_of", "fork", "homepage", "repository"),
     *("input_schema", "inputSchema", "prompt"),
 )
+
+_CODEX_URI = re.compile(r"codex://[^/]+/[^/]+/.+", re.DOTALL)
+_SOURCE_FIELD = {"file": "path", "glob": "pattern", "inline": "content", "codex": "uri"}
+
+
+def fractary_advice(kind: Kind, path: Path, data: Mapping[str, Any]) -> Iterator[Fault]:
+    """What is not wrong with a Fractary definition and could be better."""
+    yield from _field_advice(kind, data)
+    yield from _place_advice(path, data)
+    if kind == "agent":
+        yield from _cache_advice(data)
+
+
+def _field_advice(kind: Kind, data: Mapping[str, Any]) -> Iterator[Fault]:
+    description = data.get("description")
+    if description is None or (isinstance(description, str) and not description.strip()):
+        yield Fault(("description",), "Consider adding a description", "advice")
+    if data.get("tags") == []:
+        yield Fault(("tags",), "Consider adding tags, so that lists can be filtered", "advice")
+    if data.get("author") is None:
+        yield Fault(("author",), "Consider naming an author", "advice")
+    if kind == "agent" and not data.get("system_prompt"):
+        yield Fault(("system_prompt",), "The agent has no prompt", "advice")
+    fields = AGENT_FIELDS if kind == "agent" else TOOL_FIELDS
+    known = {*(each.removesuffix("?") for each in fields), *_ALSO_KNOWN}
+    for key in data:
+        if key not in known:
+            yield Fault((key,), "Unknown field; nothing reads it", STRICT)
+    if kind == "tool":
+        yield from _parameter_advice(data.get("parameters"), ("parameters",))
+
+
+def _parameter_advice(parameters: Any, path: KeyPath) -> Iterator[Fault]:
+    for name, parameter in parameters.items() if isinstance(parameters, dict) else ():
+        if not isinstance(parameter, dict):
+            continue
+        place = (*path, str(name))
+        if not parameter.get("description"):
+            yield Fault(place, "Consider describing the parameter", "advice")
+        yield from _parameter_advice(parameter.get("properties"), (*place, "properties"))
+
+
+def _place_advice(path: Path, data: Mapping[str, Any]) -> Iterator[Fault]:
+    name = data.get("name")
+    if not isinstance(name, str) or not name:
+        return
+    if not all(is_kebab(part) for part in name.split(":")):
+        yield Fault(("name",), "Consider lower-case words joined by hyphens", "advice")
+    in_directory = path.stem in ("agent", "tool")
+    called, _, version = (path.parent.name if in_directory else path.stem).partition("@")
+    if called != name:
+        yield Fault(
+            ("name",),
+            f"The {'directory' if in_directory else 'file'} is called {called!r}",
+            "advice",
+        )
+    if version and version != version_of(data):
+        yield Fault(("version",), f"The path says version {version}", "advice")
+
+
+def _cache_advice(data: Mapping[str, Any]) -> Iterator[Fault]:
+    caching = data.get("caching")
+    sources = caching.get("cache_sources") if isinstance(caching, dict) else None
+    for index, source in enumerate(sources if isinstance(sources, list) else ()):
+        kind = source.get("type") if isinstance(source, dict) else None
+        needed = _SOURCE_FIELD.get(kind) if isinstance(kind, str) else None
+        if needed is None:
+            continue
+        place: KeyPath = ("caching", "cache_sources", index, needed)
+        value = source.get(needed)
+        if not value:
+            yield Fault(place, f"A {kind} source needs `{needed}`", STRICT)
+        elif kind == "codex" and not (isinstance(value, str) and _CODEX_URI.fullmatch(value)):
+            yield Fault(place, "Must look like codex://org/project/path", STRICT)

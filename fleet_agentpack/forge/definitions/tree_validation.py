@@ -20,8 +20,8 @@ from fleet_agentpack.forge.definitions.plugin_rules import (
     server_faults,
 )
 from fleet_agentpack.forge.definitions.resolver import Resolver
-from fleet_agentpack.forge.definitions.schema import Fault, Fix
-from fleet_agentpack.forge.definitions.validation import STRICT, Judged, judge, line_of
+from fleet_agentpack.forge.definitions.schema import STRICT, Fault, Fix
+from fleet_agentpack.forge.definitions.validation import Judged, judge, line_of
 from fleet_agentpack.forge.files import (
     Directories,
     UnparsableError,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Literal
 
-from fleet_agentpack.forge.definitions import inheritance, schema
 from fleet_agentpack.forge.definitions.definition import (
     BODY_FIELD,
     MAX_DEFINITION_BYTES,
@@ -19,23 +18,34 @@ from fleet_agentpack.forge.definitions.definition import (
     version_of,
 )
 from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, Layout, format_of
+from fleet_agentpack.forge.definitions.inheritance import (
+    MOST_LOOKED_UP,
+    dependency_cycle,
+    inherit,
+    requirement_field,
+    requirements,
+)
 from fleet_agentpack.forge.definitions.program_rules import RULES, Examined
 from fleet_agentpack.forge.definitions.resolver import Resolver
-from fleet_agentpack.forge.definitions.schema import Fault, Fix
+from fleet_agentpack.forge.definitions.schema import (
+    AGENT,
+    STRICT,
+    TOOL,
+    Fault,
+    Fix,
+    fractary_advice,
+)
 from fleet_agentpack.forge.files import KeyPath, UnparsableError, dotted, read_parsable
-from fleet_agentpack.forge.names import Format, Kind, is_kebab, parse_reference
+from fleet_agentpack.forge.names import Format, Kind, parse_reference
 from fleet_agentpack.forge.results import Issue, Validation
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.yaml12 import Document
 
 SCHEMA_VERSION = "1.0"
-STRICT: Final = "error if strict"
 MOST_ISSUES = 100  # of either severity; enough to start correcting
 
 _PLAIN_FIELD = re.compile(r"([A-Za-z][\w-]*:[ \t]+)([^\s\"'|>].*?)[ \t]*\Z")
 _ONLY_TOOLS: tuple[Format, ...] = ("agent-skill", "claude-command")
-_CODEX_URI = re.compile(r"codex://[^/]+/[^/]+/.+", re.DOTALL)
-_SOURCE_FIELD = {"file": "path", "glob": "pattern", "inline": "content", "codex": "uri"}
 
 
 @dataclass(frozen=True)
@@ -151,13 +161,10 @@ def _of_program(
 
 def _fractary(definition: Definition, path: Path, resolver: Resolver) -> Iterator[Fault]:
     kind, data = definition.kind, definition.data
-    yield from (schema.AGENT if kind == "agent" else schema.TOOL)(data, ())
+    yield from (AGENT if kind == "agent" else TOOL)(data, ())
     if kind == "agent" and path.suffix == ".md" and not data.get(BODY_FIELD[kind]):
         yield Fault((BODY_FIELD[kind],), "the Markdown body is the prompt, and it is empty")
-    yield from _field_advice(kind, data)
-    yield from _place_advice(path, data)
-    if kind == "agent":
-        yield from _cache_advice(data)
+    yield from fractary_advice(kind, path, data)
     yield from _references(definition, resolver)
 
 
@@ -182,80 +189,17 @@ def line_of(path: KeyPath, document: Document) -> int | None:
     return next((document.lines[place] for place in around if place in document.lines), None)
 
 
-def _field_advice(kind: Kind, data: Mapping[str, Any]) -> Iterator[Fault]:
-    description = data.get("description")
-    if description is None or (isinstance(description, str) and not description.strip()):
-        yield Fault(("description",), "Consider adding a description", "advice")
-    if data.get("tags") == []:
-        yield Fault(("tags",), "Consider adding tags, so that lists can be filtered", "advice")
-    if data.get("author") is None:
-        yield Fault(("author",), "Consider naming an author", "advice")
-    if kind == "agent" and not data.get("system_prompt"):
-        yield Fault(("system_prompt",), "The agent has no prompt", "advice")
-    fields = schema.AGENT_FIELDS if kind == "agent" else schema.TOOL_FIELDS
-    known = {*(each.removesuffix("?") for each in fields), *schema.ALSO_KNOWN}
-    for key in data:
-        if key not in known:
-            yield Fault((key,), "Unknown field; nothing reads it", STRICT)
-    if kind == "tool":
-        yield from _parameter_advice(data.get("parameters"), ("parameters",))
-
-
-def _parameter_advice(parameters: Any, path: KeyPath) -> Iterator[Fault]:
-    for name, parameter in parameters.items() if isinstance(parameters, dict) else ():
-        if not isinstance(parameter, dict):
-            continue
-        place = (*path, str(name))
-        if not parameter.get("description"):
-            yield Fault(place, "Consider describing the parameter", "advice")
-        yield from _parameter_advice(parameter.get("properties"), (*place, "properties"))
-
-
-def _place_advice(path: Path, data: Mapping[str, Any]) -> Iterator[Fault]:
-    name = data.get("name")
-    if not isinstance(name, str) or not name:
-        return
-    if not all(is_kebab(part) for part in name.split(":")):
-        yield Fault(("name",), "Consider lower-case words joined by hyphens", "advice")
-    in_directory = path.stem in ("agent", "tool")
-    called, _, version = (path.parent.name if in_directory else path.stem).partition("@")
-    if called != name:
-        yield Fault(
-            ("name",),
-            f"The {'directory' if in_directory else 'file'} is called {called!r}",
-            "advice",
-        )
-    if version and version != version_of(data):
-        yield Fault(("version",), f"The path says version {version}", "advice")
-
-
-def _cache_advice(data: Mapping[str, Any]) -> Iterator[Fault]:
-    caching = data.get("caching")
-    sources = caching.get("cache_sources") if isinstance(caching, dict) else None
-    for index, source in enumerate(sources if isinstance(sources, list) else ()):
-        kind = source.get("type") if isinstance(source, dict) else None
-        needed = _SOURCE_FIELD.get(kind) if isinstance(kind, str) else None
-        if needed is None:
-            continue
-        place: KeyPath = ("caching", "cache_sources", index, needed)
-        value = source.get(needed)
-        if not value:
-            yield Fault(place, f"A {kind} source needs `{needed}`", STRICT)
-        elif kind == "codex" and not (isinstance(value, str) and _CODEX_URI.fullmatch(value)):
-            yield Fault(place, "Must look like codex://org/project/path", STRICT)
-
-
 def _references(definition: Definition, resolver: Resolver) -> Iterator[Fault]:
     """Checks what `extends`, `tools` and `depends_on` refer to."""
-    inherited = inheritance.inherit(definition, resolver)
+    inherited = inherit(definition, resolver)
     if inherited.problem:
         is_cycle = "cycle" in inherited.problem.details
         yield Fault(("extends",), str(inherited.problem), "error" if is_cycle else STRICT)
     unreached = [each for search in inherited.searches for each in search.unreached]
     yield from _missing_tools(definition, resolver)
-    cycle = inheritance.dependency_cycle(definition, resolver)
+    cycle = dependency_cycle(definition, resolver)
     if cycle:
-        field = inheritance.requirement_field(definition)
+        field = requirement_field(definition)
         yield Fault((field,), f"circular dependency: {' -> '.join(cycle)}")
     for reason in dict.fromkeys(unreached):
         yield Fault((), reason, "advice")
@@ -265,9 +209,9 @@ def _missing_tools(
     definition: Definition, resolver: Resolver, what_happens: str = ""
 ) -> Iterator[Fault]:
     """The tools that a definition names and nobody defines."""
-    field = inheritance.requirement_field(definition)
+    field = requirement_field(definition)
     value, hint = definition.data.get(field), f"; {what_happens}" if what_happens else ""
-    needed, most = inheritance.requirements(definition), inheritance.MOST_LOOKED_UP
+    needed, most = requirements(definition), MOST_LOOKED_UP
     if len(needed) > most:
         yield Fault((field,), f"Only the first {most} tools were looked up", "advice")
     unreached: dict[str, None] = {}

@@ -306,7 +306,8 @@ class ListedComponent:
     checksum: str | None
 
 
-def _components(manifest: Mapping[str, Any]) -> Iterator[ListedComponent]:
+def listed_components(manifest: Mapping[str, Any]) -> Iterator[ListedComponent]:
+    """The components that a manifest lists."""
     inner = manifest.get("components")
     table = {**manifest, **inner} if isinstance(inner, Mapping) else manifest
     for kind in ENDINGS:
@@ -323,7 +324,7 @@ def listed_files(
     offer: Offer, origin: ManifestFile, manifest: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, str | None]]:
     """The files of a plugin: where each goes, where it comes from, what it must hash to."""
-    for each in _components(manifest):
+    for each in listed_components(manifest):
         url, kind = safe_url(origin.url, each.source), each.kind
         if url is None or not is_usable_name(each.name) or "/" in str(each.name):
             raise ForgeError.invalid(
@@ -372,7 +373,7 @@ def edited_files(plugin: InstalledPlugin) -> list[str]:
 
 def _recorded(plugin: InstalledPlugin) -> Iterator[tuple[str, str | None]]:
     """The files that the manifest accounts for, each with its checksum if there is one."""
-    for each in _components(plugin.manifest):
+    for each in listed_components(plugin.manifest):
         for ending in ENDINGS[each.kind]:
             yield f"{each.kind}/{each.name}{ending}", each.checksum
 
