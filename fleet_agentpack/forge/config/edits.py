@@ -19,13 +19,7 @@ from fleet_agentpack.forge.config.addresses import (
 from fleet_agentpack.forge.config.configuration import LISTING, Configuration, Registry
 from fleet_agentpack.forge.definitions.dialects import MARKETPLACE
 from fleet_agentpack.forge.errors import ForgeError, noted, run
-from fleet_agentpack.forge.files import (
-    Directories,
-    UnparsableError,
-    read_mapping,
-    write_file,
-    writing_below,
-)
+from fleet_agentpack.forge.files import Directories, write_file, writing_below
 from fleet_agentpack.forge.registries.catalogue import (
     Catalogue,
     Unavailable,
@@ -33,6 +27,7 @@ from fleet_agentpack.forge.registries.catalogue import (
 )
 from fleet_agentpack.forge.registries.client import RegistryClient
 from fleet_agentpack.forge.registries.git import is_bare_repository
+from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.paths import NoBaseError
 from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.results import UNKNOWN, json_file

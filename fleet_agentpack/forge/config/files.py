@@ -12,7 +12,8 @@ from msgspec import Struct, field
 
 from fleet_agentpack.forge.config.addresses import is_address, is_ref, is_registry_url
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import Directories, UnparsableError, as_mapping, read_mapping
+from fleet_agentpack.forge.files import Directories
+from fleet_agentpack.kit.mappings import UnparsableError, as_mapping, read_mapping
 from fleet_agentpack.kit.shapes import Nouns, Rule, misfits, without
 
 NOUNS = Nouns("an object", "an array")

@@ -17,17 +17,17 @@ from fleet_agentpack.forge.definitions.dialects import (
     is_definition,
     own_name,
 )
-from fleet_agentpack.forge.files import (
-    KeyPath,
+from fleet_agentpack.forge.files import KeyPath
+from fleet_agentpack.forge.names import NO_VERSION, Format, Identity, Kind, Source, parse_reference
+from fleet_agentpack.forge.results import Described
+from fleet_agentpack.kit import frontmatter, yaml12
+from fleet_agentpack.kit.mappings import (
     UnparsableError,
     as_mapping,
     parse_yaml,
     read_mapping,
     read_parsable,
 )
-from fleet_agentpack.forge.names import NO_VERSION, Format, Identity, Kind, Source, parse_reference
-from fleet_agentpack.forge.results import Described
-from fleet_agentpack.kit import frontmatter, yaml12
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 MAX_DEFINITION_BYTES = 1_000_000

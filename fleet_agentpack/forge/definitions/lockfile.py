@@ -16,15 +16,10 @@ from fleet_agentpack.forge.definitions.inheritance import inherit, requirements
 from fleet_agentpack.forge.definitions.listing import list_definitions
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import ForgeError, Loaded, noted
-from fleet_agentpack.forge.files import (
-    UnparsableError,
-    read_mapping,
-    timestamp,
-    write_file,
-    writing_below,
-)
+from fleet_agentpack.forge.files import timestamp, write_file, writing_below
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name, parse_reference
 from fleet_agentpack.kit.files import UnreadableError, read_text
+from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.results import UNKNOWN, json_file
 
 FORMAT = 1

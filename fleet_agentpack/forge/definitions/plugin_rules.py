@@ -24,7 +24,8 @@ from fleet_agentpack.forge.definitions.schema import (
     valid,
     variant,
 )
-from fleet_agentpack.forge.files import KeyPath, type_name
+from fleet_agentpack.forge.files import KeyPath
+from fleet_agentpack.kit.mappings import type_name
 
 MOST_READ_BY_CODEX = 32 * 1024  # bytes of AGENTS.md
 HOOK_EVENTS = (

@@ -15,8 +15,8 @@ from typing import Any
 
 from fleet_agentpack.forge.definitions.dialects import PROGRAMS, is_claude_tool, listed_in
 from fleet_agentpack.forge.definitions.schema import Fault, Fix
-from fleet_agentpack.forge.files import type_name
 from fleet_agentpack.forge.names import Format
+from fleet_agentpack.kit.mappings import type_name
 
 Rules = Callable[["Examined"], Iterator[Fault]]
 

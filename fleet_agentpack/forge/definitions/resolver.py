@@ -23,7 +23,6 @@ from fleet_agentpack.forge.definitions.index import (
     owned_once,
 )
 from fleet_agentpack.forge.errors import ForgeError, Loaded, call
-from fleet_agentpack.forge.files import UnparsableError
 from fleet_agentpack.forge.names import (
     NO_VERSION,
     Format,
@@ -35,6 +34,7 @@ from fleet_agentpack.forge.names import (
     with_format,
     without_owner,
 )
+from fleet_agentpack.kit.mappings import UnparsableError
 
 if TYPE_CHECKING:
     from fleet_agentpack.forge.definitions.stockyard import Stockyard

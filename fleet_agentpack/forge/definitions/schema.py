@@ -11,8 +11,9 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.definitions.definition import version_of
-from fleet_agentpack.forge.files import KeyPath, type_name
+from fleet_agentpack.forge.files import KeyPath
 from fleet_agentpack.forge.names import Kind, is_kebab
+from fleet_agentpack.kit.mappings import type_name
 
 Weight = Literal["error", "error if strict", "advice"]
 STRICT: Final = "error if strict"

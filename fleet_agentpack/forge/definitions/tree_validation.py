@@ -22,16 +22,9 @@ from fleet_agentpack.forge.definitions.plugin_rules import (
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.definitions.schema import STRICT, Fault, Fix
 from fleet_agentpack.forge.definitions.validation import Judged, judge, line_of
-from fleet_agentpack.forge.files import (
-    Directories,
-    UnparsableError,
-    as_mapping,
-    dotted,
-    parse_json,
-    read_parsable,
-    write_file,
-)
+from fleet_agentpack.forge.files import Directories, dotted, write_file
 from fleet_agentpack.forge.names import KINDS, Format, Kind
+from fleet_agentpack.kit.mappings import UnparsableError, as_mapping, parse_json, read_parsable
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.yaml12 import Document

@@ -35,9 +35,10 @@ from fleet_agentpack.forge.definitions.schema import (
     Fix,
     fractary_advice,
 )
-from fleet_agentpack.forge.files import KeyPath, UnparsableError, dotted, read_parsable
+from fleet_agentpack.forge.files import KeyPath, dotted
 from fleet_agentpack.forge.names import Format, Kind, parse_reference
 from fleet_agentpack.forge.results import Issue, Validation
+from fleet_agentpack.kit.mappings import UnparsableError, read_parsable
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.yaml12 import Document
 

@@ -18,10 +18,10 @@ import yaml
 
 from fleet_agentpack.forge.definitions.definition import Definition, ForkRecord, text_of
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import UnparsableError, read_mapping
 from fleet_agentpack.forge.names import KINDS, Kind
 from fleet_agentpack.forge.registries.trees import FileContent, FolderTree, write_files
 from fleet_agentpack.kit import frontmatter, yaml12
+from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.paths import EscapeError, check_relative
 from fleet_agentpack.kit.results import UNKNOWN, json_file
 from fleet_agentpack.kit.swap import Area, New, Swap

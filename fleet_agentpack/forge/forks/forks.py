@@ -16,10 +16,10 @@ from fleet_agentpack.forge.definitions.definition import (
 from fleet_agentpack.forge.definitions.inheritance import inherit
 from fleet_agentpack.forge.definitions.resolver import Resolver
 from fleet_agentpack.forge.errors import ForgeError, Loaded, call
-from fleet_agentpack.forge.files import UnparsableError, read_mapping
 from fleet_agentpack.forge.forks.bases import DefinitionFiles, ForkBases, cut, files_of, renamed
 from fleet_agentpack.forge.forks.three_way import compared, differences, line_diff
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name
+from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.semver import Version, VersionError, best_version, is_newer
 

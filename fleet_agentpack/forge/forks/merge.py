@@ -17,7 +17,7 @@ from fleet_agentpack.forge.definitions.definition import (
     parse_text,
 )
 from fleet_agentpack.forge.errors import ForgeError, Loaded, Warnings, run
-from fleet_agentpack.forge.files import UnparsableError, dotted, timestamp, writing_below
+from fleet_agentpack.forge.files import dotted, timestamp, writing_below
 from fleet_agentpack.forge.forks.bases import (
     DefinitionFiles,
     ForkBases,
@@ -37,6 +37,7 @@ from fleet_agentpack.forge.forks.three_way import (
     merge_lines,
 )
 from fleet_agentpack.forge.registries.trees import FileContent, write_files
+from fleet_agentpack.kit.mappings import UnparsableError
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable
 from fleet_agentpack.kit.semver import is_newer
 from fleet_agentpack.kit.swap import New

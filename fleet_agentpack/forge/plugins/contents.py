@@ -13,11 +13,12 @@ from fleet_agentpack.forge.config.addresses import checksum_of, safe_url
 from fleet_agentpack.forge.definitions.definition import SUFFIXES, described, strings_of, text_of
 from fleet_agentpack.forge.definitions.repository import MANIFESTS
 from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, run
-from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
+from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES
 from fleet_agentpack.forge.names import NO_VERSION, Scope, is_usable_name
 from fleet_agentpack.forge.registries.catalogue import ManifestFile, Offer
 from fleet_agentpack.forge.registries.trees import FileContent
 from fleet_agentpack.forge.results import Components, PluginInfo, PluginVersion
+from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, json_file
 from fleet_agentpack.kit.semver import is_newer

@@ -14,7 +14,6 @@ from fleet_agentpack.forge.config.configuration import Configuration
 from fleet_agentpack.forge.definitions.definition import strings_of
 from fleet_agentpack.forge.definitions.dialects import PLUGIN_MANIFEST
 from fleet_agentpack.forge.errors import SEE_REGISTRIES, ForgeError
-from fleet_agentpack.forge.files import UnparsableError, as_mapping, parse_json, parse_yaml
 from fleet_agentpack.forge.names import Reference, version_order
 from fleet_agentpack.forge.plugins.contents import components
 from fleet_agentpack.forge.registries.catalogue import (
@@ -29,6 +28,7 @@ from fleet_agentpack.forge.registries.client import RegistryClient, Survey
 from fleet_agentpack.forge.registries.git import PATIENT_S
 from fleet_agentpack.forge.registries.trees import FileContent, Snapshot, write_files
 from fleet_agentpack.forge.results import Components
+from fleet_agentpack.kit.mappings import UnparsableError, as_mapping, parse_json, parse_yaml
 from fleet_agentpack.kit.results import UNKNOWN, json_file
 from fleet_agentpack.kit.semver import best_version
 from fleet_agentpack.kit.textsearch import TextIndex

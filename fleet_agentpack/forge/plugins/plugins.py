@@ -15,7 +15,7 @@ from fleet_agentpack.forge.definitions.dialects import sought
 from fleet_agentpack.forge.definitions.folders import Folders
 from fleet_agentpack.forge.definitions.repository import manifest_of, plugin_folders
 from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError, noted, run
-from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES, UnparsableError, read_mapping
+from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES
 from fleet_agentpack.forge.names import NO_VERSION, Format, Reference, Scope
 from fleet_agentpack.forge.plugins.contents import (
     InstalledPlugin,
@@ -38,6 +38,7 @@ from fleet_agentpack.forge.plugins.offers import (
 from fleet_agentpack.forge.registries.catalogue import Offer
 from fleet_agentpack.forge.registries.client import RegistryClient, Survey
 from fleet_agentpack.forge.registries.git import QUICK_S
+from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 from fleet_agentpack.kit.semver import best_version, is_newer
 

@@ -16,14 +16,9 @@ from typing import Any
 
 from fleet_agentpack.forge import results
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import (
-    MAX_MANIFEST_BYTES,
-    Directories,
-    UnparsableError,
-    read_mapping,
-    timestamp,
-)
+from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES, Directories, timestamp
 from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.paths import is_inside
 
 SECONDS_PER_DAY = 86_400

@@ -28,10 +28,10 @@ from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.definitions.definition import described, strings_of, text_of, version_of
 from fleet_agentpack.forge.definitions.dialects import MARKETPLACE, PLUGIN_MANIFEST
 from fleet_agentpack.forge.errors import Loaded
-from fleet_agentpack.forge.files import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.names import NO_VERSION, is_usable_name
 from fleet_agentpack.forge.registries.trees import Tree
 from fleet_agentpack.forge.results import Described
+from fleet_agentpack.kit.mappings import UnparsableError, as_mapping, parse_object
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
 
@@ -360,12 +360,9 @@ def _plugin_entries(tree: Tree, name: str) -> Iterator[dict[str, str]]:
 
 
 def _parsed(files: Mapping[str, bytes], path: str) -> Manifest:
-    try:
-        text = files[path].decode("utf-8-sig")
-        return Manifest(as_mapping(parse_json(text)), path)
-    except KeyError:
+    if path not in files:
         return Manifest()
-    except UnicodeDecodeError:
-        return Manifest({}, path, f"{path}: not UTF-8 text")
+    try:
+        return Manifest(parse_object(files[path]), path)
     except UnparsableError as error:
         return Manifest({}, path, f"{path}: {error}")

@@ -12,7 +12,6 @@ from pathlib import Path
 from fleet_agentpack.forge.config.addresses import local_path, masked_url
 from fleet_agentpack.forge.config.configuration import TREES, Registry
 from fleet_agentpack.forge.errors import ForgeError, call
-from fleet_agentpack.forge.files import UnparsableError, as_mapping, parse_json
 from fleet_agentpack.forge.registries.cache import Cache, RegistryAnswer
 from fleet_agentpack.forge.registries.catalogue import (
     Catalogue,
@@ -26,6 +25,7 @@ from fleet_agentpack.forge.registries.credentials import Credentials
 from fleet_agentpack.forge.registries.git import PATIENT_S, QUICK_S, GitStore
 from fleet_agentpack.forge.registries.transport import AT_ONCE, Request, Transport
 from fleet_agentpack.forge.registries.trees import FolderTree, GitTree, Tree
+from fleet_agentpack.kit.mappings import UnparsableError, parse_object
 
 
 @dataclass(frozen=True)
@@ -195,14 +195,14 @@ class RegistryClient:
             return replace(last, error=body)
         registry, url = question
         try:
-            data = as_mapping(parse_json(body.decode("utf-8-sig")))
+            data = parse_object(body)
             if manifest and not isinstance(data.get("plugins"), list):
                 raise UnparsableError("plugins must be an array")
-        except (UnicodeDecodeError, UnparsableError) as error:
-            reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        except UnparsableError as error:
             shown = masked_url(url)
             other = ForgeError.network(f"{shown} did not answer with a JSON object", url=shown)
-            return replace(last, error=_not_a_manifest(registry, reason) if manifest else other)
+            why = _not_a_manifest(registry, str(error)) if manifest else other
+            return replace(last, error=why)
         if not url.startswith("file:"):
             self._cache.keep_manifest(_key(registry, url), url, data, registry.cache_ttl_s)
         return RegistryAnswer(data)

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 from fleet_agentpack.forge.config.configuration import Registry
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import Directories, UnparsableError, read_mapping, timestamp
+from fleet_agentpack.forge.files import Directories, timestamp
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.http import is_same_origin
 from fleet_agentpack.kit.locks import file_lock
+from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.secret import Secret
 
