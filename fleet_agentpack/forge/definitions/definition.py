@@ -172,16 +172,11 @@ def text_of(data: Mapping[str, object], *keys: str) -> Maybe[str]:
     return next((text for key in keys if isinstance(text := data.get(key), str)), UNKNOWN)
 
 
-def person_of(data: Mapping[str, object], key: str = "author") -> Maybe[str]:
-    """A person's name, which some write as an object."""
-    person = data.get(key)
-    return text_of(person, "name") if isinstance(person, Mapping) else text_of(data, key)
-
-
 def described(name: str, version: str, data: Mapping[str, object]) -> Described:
     """What a definition or a manifest says of itself."""
-    author, license_name = person_of(data), text_of(data, "license")
-    return Described(name, version, text_of(data, "description"), author, license_name)
+    person = data.get("author")  # which some write as an object
+    author = text_of(person, "name") if isinstance(person, Mapping) else text_of(data, "author")
+    return Described(name, version, text_of(data, "description"), author, text_of(data, "license"))
 
 
 def strings_of(value: object) -> list[str]:

@@ -22,13 +22,20 @@ from fleet_agentpack.forge.definitions.index import (
     closest,
     owned_once,
 )
-from fleet_agentpack.forge.errors import ForgeError, Loaded, call
+from fleet_agentpack.forge.errors import (
+    MOST_SHOWN,
+    SWITCH_ON,
+    ForgeError,
+    Loaded,
+    Step,
+    call,
+    list_all,
+)
 from fleet_agentpack.forge.names import (
     NO_VERSION,
     Format,
     Kind,
     Reference,
-    Scope,
     Source,
     is_usable_name,
     with_format,
@@ -95,7 +102,7 @@ class Resolver:
         """The directories of a tier: its own, then those of installed plugins."""
         key = (kind, tier)
         if key not in self._folders:
-            self._folders[key] = self.places.of(kind, _scope(tier))
+            self._folders[key] = self.places.of(kind, "local" if tier == "local" else "global")
         return self._folders[key]
 
     def folder_of(self, kind: Kind, path: Path) -> DefinitionFolder | None:
@@ -296,25 +303,27 @@ class Resolver:
         return self._opened[key]
 
     def _read(self, file: DefinitionFile) -> Definition | str:
+        folder, foreign = file.folder, file.folder.layout != "fractary"
         try:
             if file.problem:
                 raise UnparsableError(file.problem)
-            foreign = file.folder.layout != "fractary"
-            data = read_data(file.path, file.folder.kind, forgiving=foreign)
+            data = read_data(file.path, folder.kind, forgiving=foreign)
         except FileNotFoundError:
             return self._broken(file.path, "disappeared while it was read")
         except UnparsableError as error:
             return self._broken(file.path, str(error))
         return Definition(
-            kind=file.folder.kind,
+            kind=folder.kind,
             name=file.name,
-            version=file.version or version_of(data) or _default_version(file.folder),
-            source=file.folder.source,
+            version=file.version
+            or version_of(data)
+            or (folder.version or NO_VERSION if foreign else ""),
+            source=folder.source,
             path=self.shown(file.path),
             data=data,
             file=file.path,
-            owner=file.folder.owner,
-            format=format_of(file.path, file.folder.kind, data, file.folder.layout),
+            owner=folder.owner,
+            format=format_of(file.path, folder.kind, data, folder.layout),
         )
 
     def _version(self, file: DefinitionFile) -> str | None:
@@ -335,17 +344,31 @@ class Resolver:
             for folder in self.folders(kind, tier)
             for name in self._names_in(folder)
         }
-        details: dict[str, Any] = {}
-        if not reference.any_version:
-            details["version"] = reference.wanted
-            details |= {"availableVersions": versions} if versions else {}
+        known = [version for version in versions if not reference.any_version]
+        details: dict[str, Any] = {} if reference.any_version else {"version": reference.wanted}
+        details |= {"availableVersions": known} if known else {}
         if warnings := (*self._configuration.warnings, *warnings):
             details["warnings"] = list(warnings)
         others = names - {reference.name}
-        details["similar"] = difflib.get_close_matches(reference.name, others, n=MOST_SIMILAR)
-        advice = self._configuration.directories.no_project
-        return ForgeError.definition_missing(
-            kind, reference.name, searched=tiers, advice=advice, **details
+        similar = difflib.get_close_matches(reference.name, others, n=MOST_SIMILAR)
+        advice, hints = self._configuration.directories.no_project, list[Step]()
+        what = f"No {kind} {reference.name!r}"
+        if known:
+            what = f"{kind.capitalize()} {reference.name!r} has no version {reference.wanted!r}"
+            hints = [f"Ask for another version: {', '.join(known[:MOST_SHOWN])}"]
+        elif similar:
+            hints = [f"Did you mean {', '.join(similar)}?"]
+        hints += [advice] if advice else [] if tiers else [SWITCH_ON]
+        off = ": there is no project" if advice else ": this source is switched off"
+        return ForgeError(
+            "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
+            f"{what} in {', '.join(tiers)}" if tiers else f"{what}{off}",
+            *hints,
+            list_all(kind),
+            name=reference.name,
+            **details,
+            similar=similar,
+            searched=tiers,
         )
 
     def _names_in(self, folder: DefinitionFolder) -> Iterable[str]:
@@ -358,11 +381,3 @@ class Resolver:
 
     def _broken(self, path: Path, problem: str) -> str:
         return f"{self.shown(path)}: {problem}"
-
-
-def _scope(tier: Source) -> Scope:
-    return "local" if tier == "local" else "global"
-
-
-def _default_version(folder: DefinitionFolder) -> str:
-    return "" if folder.layout == "fractary" else folder.version or NO_VERSION

@@ -64,7 +64,7 @@ class DefinitionText:
         fenced = self.body is None or self.fences[0]
         return replace(self, blocks=blocks, fences=self.fences if fenced else (_FENCE, _FENCE))
 
-    def with_value(self, key: str, value: object, after: str | None = None) -> DefinitionText:
+    def with_value(self, key: str, value: object) -> DefinitionText:
         """The same with another value for a key; the comments above it stay."""
         before = (self.block(key) or "").splitlines(keepends=True)
         comments = []
@@ -72,7 +72,7 @@ class DefinitionText:
             if line.strip() and not line.lstrip().startswith("#"):
                 break
             comments.append(line)
-        return self.with_block(key, "".join(comments) + yaml12.dump({key: value}), after)
+        return self.with_block(key, "".join(comments) + yaml12.dump({key: value}))
 
     def without(self, key: str) -> DefinitionText:
         """The same without a key."""
@@ -277,7 +277,8 @@ class ForkBases:
     def _written(self, kept: KeptFork) -> bytes:
         record = kept.record
         merged = {} if record.merged_at is UNKNOWN else {"merged_at": record.merged_at}
-        path = kept.path.relative_to(self._root) if self._is_below(kept.path) else kept.path
+        below = kept.path.is_relative_to(self._root)
+        path = kept.path.relative_to(self._root) if below else kept.path
         data = {
             "version": FORMAT,
             "name": kept.name,
@@ -289,9 +290,6 @@ class ForkBases:
             **merged,
         }
         return json_file(data)
-
-    def _is_below(self, path: Path) -> bool:
-        return path.is_relative_to(self._root)
 
     def _read(self, kind: Kind, data: Mapping[str, Any]) -> KeptFork | None:
         name, path, main = (text_of(data, key) for key in ("name", "path", "main"))

@@ -35,7 +35,7 @@ from fleet_agentpack.forge.plugins.offers import (
     ranked,
     similar_names,
 )
-from fleet_agentpack.forge.registries.catalogue import Offer
+from fleet_agentpack.forge.registries.catalogue import ManifestFile, Offer
 from fleet_agentpack.forge.registries.client import RegistryClient, Survey
 from fleet_agentpack.forge.registries.git import QUICK_S
 from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
@@ -266,7 +266,9 @@ class Plugins:
         try:
             return package_of(offer, self._client, self._configuration, QUICK_S)
         except ForgeError as error:
-            if error.code == "INTEGRITY_ERROR" or not offer.is_listed_with_source:
+            # An entry with a source describes the plugin: it can be shown without its files.
+            listed_alone = isinstance(offer.origin, ManifestFile)
+            if error.code == "INTEGRITY_ERROR" or listed_alone:
                 raise
             return Package(offer, {}, warnings=(f"This is what the registry says: {error}",))
 

@@ -148,11 +148,6 @@ class Offer(Described):
     revision: str = ""  # what identifies the content; tells versions apart where there are none
     entry: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
-    def is_listed_with_source(self) -> bool:
-        """Whether the entry describes the plugin, so that it can be shown without its files."""
-        return not isinstance(self.origin, ManifestFile)
-
 
 @dataclass(frozen=True)
 class Catalogue:
@@ -262,6 +257,9 @@ def _offer(registry: Registry, catalogue: Catalogue, entry: Any, number: int) ->
         for each in (entry["versions"] if isinstance(entry.get("versions"), list) else [])
     ]
     category = strings_of([entry.get("category")])
+    revision = next(iter(filter(None, strings_of([entry.get("revision")]))), "")
+    if not revision and isinstance(origin, GitFolder):
+        revision = origin.commit
     tags = [*strings_of(entry.get("tags")), *strings_of(entry.get("keywords")), *category]
     return Offer(
         **vars(described(entry["name"], version, entry)),
@@ -272,16 +270,9 @@ def _offer(registry: Registry, catalogue: Catalogue, entry: Any, number: int) ->
         tags=tuple(dict.fromkeys(tags)),
         downloads=downloads if type(downloads) is int else UNKNOWN,
         versions=tuple(dict.fromkeys([version, *(each for each in others if each)])),
-        revision=_revision(entry, origin),
+        revision=revision,
         entry=entry,
     )
-
-
-def _revision(entry: Mapping[str, object], origin: Origin) -> str:
-    known = entry.get("revision")
-    if isinstance(known, str) and known:
-        return known
-    return origin.commit if isinstance(origin, GitFolder) else ""
 
 
 def _origin(registry: Registry, catalogue: Catalogue, entry: Mapping[str, object]) -> Origin | str:

@@ -70,7 +70,8 @@ class GitStore:
         kept = f"refs/forge/{hashlib.sha256(wanted.encode()).hexdigest()[:16]}"
         try:
             with file_lock(place / "forge.lock", timeout_s=deadline_s):
-                self._initialise(url)
+                if not is_bare_repository(place):
+                    self._run(url, "init", "--quiet", "--bare", "--template=", "--", str(place))
                 depth = ("fetch", "--quiet", "--no-tags", "--depth", "1", "--force")
                 self._run(url, *depth, "--", url, f"{wanted}:{kept}", deadline_s=deadline_s)
                 found = self._run(url, "rev-parse", f"{kept}^{{commit}}").text.strip()
@@ -121,12 +122,6 @@ class GitStore:
     def _place(self, url: str) -> Path:
         return self._directory / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.git"
 
-    def _initialise(self, url: str) -> None:
-        place = self._place(url)
-        if is_bare_repository(place):
-            return
-        self._run(url, "init", "--quiet", "--bare", "--template=", "--", str(place))
-
     def _run(
         self,
         url: str,
@@ -156,7 +151,11 @@ class GitStore:
         return done
 
     def _local_environment(self) -> dict[str, str]:
-        kept = {k: v for k, v in self._environ.items() if _is_kept(k)}
+        kept = {
+            name: value
+            for name, value in self._environ.items()
+            if not name.startswith("GIT_") or name.startswith(_KEPT)
+        }
         return {
             **kept,
             "LC_ALL": "C",
@@ -175,10 +174,6 @@ class GitStore:
         meant = run(asked, env={**environ, "GIT_DIR": "/dev/null"}, timeout_s=QUICK_S).text.strip()
         schemes = {scheme_of(each) for each in (url, meant)} & {"https", "http", "ssh", "file"}
         return {**environ, "GIT_ALLOW_PROTOCOL": ":".join(sorted(schemes)) or "none"}
-
-
-def _is_kept(name: str) -> bool:
-    return not name.startswith("GIT_") or name.startswith(_KEPT)
 
 
 def _last_line(complaint: str) -> str:

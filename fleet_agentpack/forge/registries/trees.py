@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.registries.git import GitEntry, GitStore
@@ -42,22 +41,6 @@ class Snapshot:
     left_out: tuple[str, ...] = ()
 
 
-class Tree(Protocol):
-    """Something with files in it."""
-
-    def read(self, *paths: str) -> dict[str, bytes]:
-        """Those of some files that are there."""
-
-    def folders(self, path: str) -> list[str]:
-        """The names of the directories in a directory."""
-
-    def revision(self, path: str) -> str:
-        """What identifies the content below a path; empty where nothing does."""
-
-    def snapshot(self, path: str) -> Snapshot:
-        """Everything below a path. Raises `ForgeError`."""
-
-
 @dataclass(frozen=True)
 class GitTree:
     """The files of one commit."""
@@ -67,26 +50,26 @@ class GitTree:
     commit: str
 
     def read(self, *paths: str) -> dict[str, bytes]:
-        """See `Tree.read`."""
+        """Those of some files that are there."""
         found = {path: self._entry(path) for path in paths}
         blobs = {path: each for path, each in found.items() if each and each.kind == "blob"}
         contents = self.store.read(self.url, (each.object_id for each in blobs.values()))
         return {path: contents[each.object_id] for path, each in blobs.items()}
 
     def folders(self, path: str) -> list[str]:
-        """See `Tree.folders`."""
+        """The names of the directories in a directory."""
         start = _prefix(path)
         inside = (name for name, each in self._entries.items() if each.kind == "tree")
         below = (name[len(start) :] for name in inside if name.startswith(start))
         return sorted(name for name in below if name and "/" not in name)
 
     def revision(self, path: str) -> str:
-        """See `Tree.revision`."""
+        """What identifies the content below a path; empty where nothing does."""
         found = self._entry(path) if path else None
         return found.object_id if found else self.commit
 
     def snapshot(self, path: str) -> Snapshot:
-        """See `Tree.snapshot`."""
+        """Everything below a path. Raises `ForgeError`."""
         top = self._resolved(path) if path else ""
         if top is None or (top and self._entries[top].kind != "tree"):
             raise _missing(path, self.url)
@@ -113,7 +96,9 @@ class GitTree:
     def _below(self, top: str, prefix: str, depth: int) -> Iterator[tuple[str, GitEntry | str]]:
         """Every file below a directory, links within the repository followed; or why not."""
         start = _prefix(top)
-        for path, entry in self._in_order(start):
+        for path, entry in self._entries.items():
+            if not path.startswith(start):
+                continue
             name = f"{prefix}{path[len(start) :]}"
             if not _is_usable(name):
                 yield name, "was left out: no file of a plugin can have that path"
@@ -123,9 +108,6 @@ class GitTree:
                 yield from self._through(path, name, depth)
             elif entry.kind == "blob":
                 yield name, entry
-
-    def _in_order(self, start: str) -> list[tuple[str, GitEntry]]:
-        return [(path, each) for path, each in self._entries.items() if path.startswith(start)]
 
     def _through(self, path: str, name: str, depth: int) -> Iterator[tuple[str, GitEntry | str]]:
         target = self._resolved(path)
@@ -172,7 +154,7 @@ class FolderTree:
     root: Path
 
     def read(self, *paths: str) -> dict[str, bytes]:
-        """See `Tree.read`."""
+        """Those of some files that are there."""
         found = {}
         for path in paths:
             place = self.root / path
@@ -184,7 +166,7 @@ class FolderTree:
         return found
 
     def folders(self, path: str) -> list[str]:
-        """See `Tree.folders`."""
+        """The names of the directories in a directory."""
         try:
             with os.scandir(self.root / path) as found:
                 return sorted(each.name for each in found if each.is_dir())
@@ -192,7 +174,7 @@ class FolderTree:
             return []
 
     def revision(self, path: str) -> str:
-        """See `Tree.revision`."""
+        """What identifies the content below a path; empty where nothing does."""
         try:
             files = self.snapshot(path).files
         except ForgeError:
@@ -204,7 +186,7 @@ class FolderTree:
         return digest.hexdigest()
 
     def snapshot(self, path: str) -> Snapshot:
-        """See `Tree.snapshot`."""
+        """Everything below a path. Raises `ForgeError`."""
         top = self.root / path
         if not top.is_dir() or not is_inside(top, self.root):
             raise _missing(path, str(self.root))
@@ -243,6 +225,9 @@ class FolderTree:
                 yield from self._below(Path(each.path), f"{name}/", above | {here})
             else:
                 yield name, Path(each.path)
+
+
+Tree = GitTree | FolderTree
 
 
 def write_files(files: Mapping[str, FileContent], folder: Path) -> None:
