@@ -178,6 +178,36 @@ class DefinitionIndex:
         return self._manifests.setdefault(path, Remembered()).get(look, path)
 
 
+class FilesByName:
+    """Looks up files by their names; made for one call, since definitions refer to each other."""
+
+    def __init__(self, index: DefinitionIndex) -> None:
+        self._index = index
+        self._found: dict[tuple[DefinitionFolder, str], list[DefinitionFile]] = {}
+        self._tables: dict[DefinitionFolder, dict[str, list[DefinitionFile]]] = {}
+
+    def of(self, folder: DefinitionFolder, name: str) -> Sequence[DefinitionFile]:
+        """The files of a name in a folder; where files name themselves, all are read once."""
+        if folder.layout != "fractary":
+            return self._table(folder).get(name, ())
+        key = (folder, name)
+        if key not in self._found:
+            self._found[key] = self._index.find(folder, name)
+        return self._found[key]
+
+    def names(self, folder: DefinitionFolder) -> Iterable[str]:
+        """Every name in a folder."""
+        own = folder.layout == "fractary"
+        return self._index.names(folder) if own else self._table(folder)
+
+    def _table(self, folder: DefinitionFolder) -> Mapping[str, list[DefinitionFile]]:
+        if folder not in self._tables:
+            table = self._tables[folder] = {}
+            for each in self._index.listing(folder):
+                table.setdefault(each.file.name, []).append(each.file)
+        return self._tables[folder]
+
+
 @dataclass(frozen=True)
 class _Scan:
     """One walk over a folder; for a file that has not changed it yields the object from before."""

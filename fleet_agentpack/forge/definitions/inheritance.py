@@ -42,12 +42,6 @@ class Inherited:
         problem = [f"{self.problem}; {done} without its base"] if self.problem else []
         return (*self.warnings, *problem)
 
-    def checked(self) -> Inherited:
-        """The same, with the fields of every base. Raises `ForgeError` when a base is missing."""
-        if self.problem:
-            raise self.problem
-        return self
-
 
 def inherit(definition: Definition, resolver: Resolver) -> Inherited:
     """A definition with everything that it inherits."""
@@ -204,7 +198,7 @@ def input_schema(fields: Mapping[str, Any]) -> Maybe[Mapping[str, object]]:
     """A JSON Schema of a tool's inputs, from any of the ways in which tools describe them."""
     parameters = fields.get("parameters")
     if isinstance(parameters, dict):
-        return parameters if is_json_schema(parameters) else _object_schema(parameters)
+        return parameters if is_json_schema(parameters) else object_schema(parameters)
     given = fields.get("input_schema", fields.get("inputSchema"))
     if isinstance(given, dict):
         return given
@@ -229,13 +223,14 @@ def _arguments(hint: object) -> ObjectSchema:
     }
 
 
-def _object_schema(parameters: Mapping[str, Any]) -> ObjectSchema:
+def object_schema(parameters: Mapping[str, Any]) -> ObjectSchema:
+    """A table of parameters as a JSON Schema."""
     known = {str(name): each for name, each in parameters.items() if isinstance(each, dict)}
     properties: dict[str, dict[str, object]] = {}
     for name, each in known.items():
         properties[name] = {key: each[key] for key in _PARAMETER_KEYS if each.get(key) is not None}
         if isinstance(each.get("properties"), dict):
-            properties[name].update(_object_schema(each["properties"]))
+            properties[name].update(object_schema(each["properties"]))
         if isinstance(each.get("items"), dict):
             properties[name]["items"] = each["items"]
     schema: ObjectSchema = {"type": "object", "properties": properties}

@@ -83,10 +83,12 @@ class Lockfile:
         return LockCheck(not problems, tuple(problems), noted(warnings))
 
     def integrity(self, definition: Definition) -> Loaded[str]:
-        """A hash of a definition with all that it inherits, the same for any order of keys."""
+        """A hash of a definition with its bases, for any order of keys. Raises `ForgeError`."""
         inherited = inherit(definition, self._resolver)
+        if inherited.problem:
+            raise inherited.problem
         canonical = json.dumps(
-            inherited.checked().fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            inherited.fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False
         )
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         return Loaded(f"sha256-{digest}", inherited.warnings)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from fleet_agentpack.forge.definitions.index import (
     DefinitionFile,
     DefinitionFolder,
     DefinitionIndex,
+    FilesByName,
     IndexedDefinition,
     Progress,
     closest,
@@ -81,8 +81,7 @@ class Resolver:
         self.stockyard = stockyard
         self.places = Folders(configuration, index)
         self._folders: dict[tuple[Kind, Source], Sequence[DefinitionFolder]] = {}
-        self._files: dict[tuple[DefinitionFolder, str], list[DefinitionFile]] = {}
-        self._named: dict[DefinitionFolder, defaultdict[str, list[DefinitionFile]]] = {}
+        self._files = FilesByName(index)
         self._opened: dict[tuple[str, str | None], Definition | str] = {}
 
     def tiers(self, source: str = "all") -> list[Source]:
@@ -130,7 +129,7 @@ class Resolver:
             each for folder in folders for each in self._index.listing(folder, progress)
         )
         broken = [
-            self._broken(each.file.path, problem)
+            f"{self.shown(each.file.path)}: {problem}"
             for each in found
             if (problem := each.summary.problem)
         ]
@@ -251,7 +250,7 @@ class Resolver:
                 written_in, wanted = with_format(full)
                 found = [
                     each
-                    for each in self._files_of(folder, wanted)
+                    for each in self._files.of(folder, wanted)
                     if each.path != apart_from and written_in in (None, self._format(each))
                 ]
                 if found:
@@ -267,29 +266,13 @@ class Resolver:
             each
             for folder in folders
             if place and folder.layout != "fractary"
-            for each in self._files_of(folder, last)
+            for each in self._files.of(folder, last)
             if each.path != apart_from
         )
         found = closest(place, [(each.around, each) for each in files])
         if found is None:
             return []
         return [replace(found, folder=replace(found.folder, owner="/".join(place)))]
-
-    def _files_of(self, folder: DefinitionFolder, name: str) -> Sequence[DefinitionFile]:
-        """The files of a name in a folder; where files name themselves, all are read once."""
-        if folder.layout != "fractary":
-            return self._by_name(folder).get(name, ())
-        key = (folder, name)
-        if key not in self._files:
-            self._files[key] = self._index.find(folder, name)
-        return self._files[key]
-
-    def _by_name(self, folder: DefinitionFolder) -> Mapping[str, list[DefinitionFile]]:
-        if folder not in self._named:
-            table = self._named[folder] = defaultdict(list)
-            for each in self._index.listing(folder):
-                table[each.file.name].append(each.file)
-        return self._named[folder]
 
     def _format(self, file: DefinitionFile) -> Format | None:
         opened = self._open(file)
@@ -304,14 +287,15 @@ class Resolver:
 
     def _read(self, file: DefinitionFile) -> Definition | str:
         folder, foreign = file.folder, file.folder.layout != "fractary"
+        problem, data = file.problem, dict[str, Any]()
         try:
-            if file.problem:
-                raise UnparsableError(file.problem)
-            data = read_data(file.path, folder.kind, forgiving=foreign)
+            data = {} if problem else read_data(file.path, folder.kind, forgiving=foreign)
         except FileNotFoundError:
-            return self._broken(file.path, "disappeared while it was read")
+            problem = "disappeared while it was read"
         except UnparsableError as error:
-            return self._broken(file.path, str(error))
+            problem = str(error)
+        if problem:
+            return f"{self.shown(file.path)}: {problem}"
         return Definition(
             kind=folder.kind,
             name=file.name,
@@ -328,10 +312,8 @@ class Resolver:
 
     def _version(self, file: DefinitionFile) -> str | None:
         """The version of the definition in a file, None when it cannot be read."""
-        if file.version:
-            return file.version
-        opened = self._open(file)
-        return opened.version if isinstance(opened, Definition) else None
+        opened = None if file.version else self._open(file)
+        return opened.version if isinstance(opened, Definition) else file.version
 
     def _missing(
         self, kind: Kind, reference: Reference, tiers: list[Source], warnings: tuple[str, ...]
@@ -342,7 +324,7 @@ class Resolver:
             for tier in tiers
             if tier != "stockyard"
             for folder in self.folders(kind, tier)
-            for name in self._names_in(folder)
+            for name in self._files.names(folder)
         }
         known = [version for version in versions if not reference.any_version]
         details: dict[str, Any] = {} if reference.any_version else {"version": reference.wanted}
@@ -371,13 +353,6 @@ class Resolver:
             searched=tiers,
         )
 
-    def _names_in(self, folder: DefinitionFolder) -> Iterable[str]:
-        own = folder.layout == "fractary"
-        return self._index.names(folder) if own else self._by_name(folder)
-
     def shown(self, path: Path | str) -> str:
         """A path for a reader."""
         return self._configuration.directories.shown(path)
-
-    def _broken(self, path: Path, problem: str) -> str:
-        return f"{self.shown(path)}: {problem}"

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from fleet_agentpack.forge.config.addresses import (
     checksum_of,
@@ -123,7 +123,7 @@ def elsewhere(registry: Registry, source: Mapping[str, object]) -> Origin | str:
 
 
 Format = Literal["claude", "fractary", "plugins"]
-FORMATS: tuple[Format, ...] = ("claude", "fractary", "plugins")
+FORMATS = get_args(Format)
 MOST_NAMED = 5  # entries that a warning names
 
 _MANIFESTS = ("registry.json", "manifest.json")
@@ -156,17 +156,15 @@ class Catalogue:
     data: Mapping[str, object]
 
     @property
-    def name(self) -> str:
-        """What the registry calls itself."""
-        name = self.data.get("name")
-        return name if isinstance(name, str) else ""
+    def name(self) -> object:
+        """What the registry calls itself, if that is a text."""
+        return self.data.get("name")
 
     @property
     def format(self) -> Format:
         """Which dialect it is in."""
-        for known in FORMATS:
-            if self.data.get("format") == known:
-                return known
+        if (known := self.data.get("format")) in FORMATS:
+            return cast("Format", known)
         first = next((each for each in self.entries if isinstance(each, dict)), {})
         return "claude" if "source" in first and "manifest_url" not in first else "fractary"
 
@@ -180,7 +178,7 @@ class Catalogue:
     def commit(self) -> str:
         """The commit that it was read at; empty outside git."""
         commit = self.data.get("commit")
-        return commit if isinstance(commit, str) and is_commit(commit) else ""
+        return str(commit) if is_commit(commit) else ""
 
 
 @dataclass(frozen=True)
@@ -230,14 +228,12 @@ def offers_of(registry: Registry, catalogue: Catalogue) -> Loaded[list[Offer]]:
             offers.append(found)
         else:
             broken.append(found)
-    total = len(catalogue.entries)
-    return Loaded(offers, (_left_out(registry, broken, total),) if broken else ())
-
-
-def _left_out(registry: Registry, broken: list[str], total: int) -> str:
+    if not broken:
+        return Loaded(offers)
     named = "; ".join(broken[:MOST_NAMED])
     more = f"; and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else ""
-    return f"Registry {registry.name}: {len(broken)} of {total} entries left out: {named}{more}"
+    left = f"{len(broken)} of {len(catalogue.entries)} entries left out: {named}{more}"
+    return Loaded(offers, (f"Registry {registry.name}: {left}",))
 
 
 def _offer(registry: Registry, catalogue: Catalogue, entry: Any, number: int) -> Offer | str:
