@@ -193,7 +193,7 @@ def test_the_first_call_imports_what_it_needs_and_no_more(lists: bool) -> None:
         "climpt.service",
         "enact.service",
         "deploy.results",
-        "forge.command_results",
-        "forge.forks.forks",
+        "forge.registries",
+        "forge.forks",
     )
     assert not imported & {f"fleet_agentpack.{each}" for each in others}

@@ -13,10 +13,10 @@ from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.forge.commands import changes
-from fleet_agentpack.forge.definitions.tree_validation import TreeVerdict
 from fleet_agentpack.forge.names import KINDS, Kind
 from fleet_agentpack.forge.results import ForkDiff, Validation
 from fleet_agentpack.forge.service import ForgeService, open_service
+from fleet_agentpack.forge.validation import TreeVerdict
 from fleet_agentpack.kit.results import UNKNOWN, Json, jsonable
 from fleet_agentpack.version import __version__
 

@@ -1,46 +1,172 @@
-"""Plugins: those installed, with their components, and those that registries offer."""
+"""Installed plugins with the lockfile that pins them, beside what registries offer."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fleet_agentpack.forge import results
-from fleet_agentpack.forge.config.configuration import Configuration
-from fleet_agentpack.forge.definitions.definition import version_of
-from fleet_agentpack.forge.definitions.dialects import sought
-from fleet_agentpack.forge.definitions.folders import Folders
-from fleet_agentpack.forge.definitions.repository import manifest_of, plugin_folders
+from fleet_agentpack.forge.catalogue import ManifestFile, Offer
+from fleet_agentpack.forge.configuration import Configuration
+from fleet_agentpack.forge.definition import sought, version_of
 from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError, noted, run
-from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES
-from fleet_agentpack.forge.names import NO_VERSION, Format, Reference, Scope
-from fleet_agentpack.forge.plugins.contents import (
-    InstalledPlugin,
-    Pin,
-    Place,
-    Program,
-    components,
-    of_offer,
-    plugin_info,
-)
-from fleet_agentpack.forge.plugins.offers import (
+from fleet_agentpack.forge.folders import Folders, manifest_of, plugin_folders
+from fleet_agentpack.forge.names import MAX_MANIFEST_BYTES, NO_VERSION, Format, Reference, Scope
+from fleet_agentpack.forge.packages import (
     Package,
     choose,
+    components,
     newest_first,
     not_offered,
+    of_offer,
     package_of,
+    plugin_info,
     ranked,
     similar_names,
 )
-from fleet_agentpack.forge.registries.catalogue import ManifestFile, Offer
-from fleet_agentpack.forge.registries.client import RegistryClient, Survey
-from fleet_agentpack.forge.registries.git import QUICK_S
+from fleet_agentpack.forge.registries import RegistryClient, Survey
+from fleet_agentpack.forge.results import PluginVersion
+from fleet_agentpack.forge.trees import QUICK_S, FileContent
 from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
-from fleet_agentpack.kit.results import UNKNOWN, Maybe
+from fleet_agentpack.kit.results import UNKNOWN, Maybe, json_file
 from fleet_agentpack.kit.semver import best_version, is_newer
+from fleet_agentpack.kit.swap import Area, Swap
+
+FORMAT = 1
+
+Program = Literal["fractary", "claude"]
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What was installed: where it came from, its commit, and a checksum of every file."""
+
+    version: str
+    registry: str
+    source: Mapping[str, str]  # `manifest`, or `git` with its path, or `directory` with its path
+    files: Mapping[str, str] = field(default_factory=dict)  # path → SHA-256
+    commit: str = ""
+    revision: str = ""
+    added: Mapping[str, Any] = field(default_factory=dict)  # to its manifest, by the registry
+
+    @property
+    def integrity(self) -> str:
+        """One checksum of all files."""
+        return integrity_of(self.files)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory of plugins that one program finds, in a project or for a user."""
+
+    scope: Scope
+    program: Program
+    base: Path
+
+    @property
+    def lockfile(self) -> Path:
+        """Beside the directory, to be kept under version control with the project."""
+        name = "plugins.lock.json" if self.program == "fractary" else "forge-plugins.lock.json"
+        return self.base.parent / name
+
+    @property
+    def swap(self) -> Swap:
+        """Replaces plugin folders and the lockfile together; the caller holds the lock."""
+        hidden = self.base.parent / ".forge" if self.program == "claude" else self.base
+        staging = hidden / ".staging"
+        return Swap(Area(staging / "journal.json", staging, hidden / ".kept"))
+
+    def pins(self) -> dict[str, Pin]:
+        """What the lockfile says, by the plugin's name. Raises `ForgeError` if it is unusable."""
+        try:
+            data = read_mapping(self.lockfile, MAX_MANIFEST_BYTES)
+        except FileNotFoundError:
+            return {}
+        except UnparsableError as error:
+            raise ForgeError.config(self.lockfile, str(error)) from error
+        if data.get("version") != FORMAT or not isinstance(data.get("plugins"), dict):
+            raise ForgeError.config(self.lockfile, "not a lockfile of plugins that can be read")
+        return {name: pin for name, row in data["plugins"].items() if (pin := _pin(row))}
+
+
+@dataclass(frozen=True)
+class InstalledPlugin(PluginVersion):
+    """A plugin on disk."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    place: Place
+    pin: Pin | None = None  # what the lockfile says of it
+
+    def is_behind(self, offer: Offer) -> bool:
+        """Whether an offer is newer; without versions another revision is."""
+        if is_newer(offer.version, self.version):
+            return True
+        unversioned = offer.version == NO_VERSION and self.pin and self.pin.revision
+        return bool(unversioned and offer.revision and offer.revision != unversioned)
+
+    def is_offered_by(self, offer: Offer) -> bool:
+        """Whether an offer is of this plugin: one that came from a registry stays with it.
+
+        What somebody else put where another program finds it came from no registry of ours.
+        """
+        if self.pin is None and self.place.program != "fractary":
+            return False
+        known = self.pin.registry if self.pin else ""
+        return offer.name == self.name and known in ("", offer.registry.name)
+
+
+def lock_of(pins: Mapping[str, Pin]) -> bytes:
+    """The lockfile for some plugins."""
+    rows = {
+        name: {
+            "version": pin.version,
+            "registry": pin.registry,
+            "source": dict(pin.source),
+            **({"commit": pin.commit} if pin.commit else {}),
+            **({"revision": pin.revision} if pin.revision else {}),
+            **({"added": dict(pin.added)} if pin.added else {}),
+            "integrity": pin.integrity,
+            "files": dict(sorted(pin.files.items())),
+        }
+        for name, pin in sorted(pins.items())
+    }
+    return json_file({"version": FORMAT, "plugins": rows})
+
+
+def checksums(files: Mapping[str, FileContent]) -> dict[str, str]:
+    """The checksum of every file; one that can be run counts as another file."""
+    return {
+        name: f"sha256-{hashlib.sha256(each.data).hexdigest()}{'+x' if each.executable else ''}"
+        for name, each in files.items()
+    }
+
+
+def integrity_of(files: Mapping[str, str]) -> str:
+    """One checksum for many."""
+    rows = "".join(f"{name}\0{digest}\n" for name, digest in sorted(files.items()))
+    return f"sha256-{hashlib.sha256(rows.encode()).hexdigest()}"
+
+
+def _pin(row: object) -> Pin | None:
+    table = row if isinstance(row, dict) else {}
+    texts = {key: table.get(key, "") for key in ("version", "registry", "commit", "revision")}
+    source, files = _texts(table.get("source")), _texts(table.get("files"))
+    if source is None or files is None or not all(isinstance(x, str) for x in texts.values()):
+        return None
+    added = table.get("added")
+    return Pin(**texts, source=source, files=files, added=added if isinstance(added, dict) else {})
+
+
+def _texts(value: object) -> dict[str, str] | None:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        return None
+    return value
+
 
 SCOPES: tuple[Scope, ...] = ("local", "global")
 PROGRAMS: tuple[Program, ...] = ("fractary", "claude")

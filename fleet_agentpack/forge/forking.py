@@ -1,4 +1,4 @@
-"""Brings upstream's changes into a fork: planned first, written only when nothing is in dispute."""
+"""Makes forks, and brings upstream's changes into them; nothing in dispute is written."""
 
 from __future__ import annotations
 
@@ -9,38 +9,48 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from fleet_agentpack.forge.command_results import Merge
-from fleet_agentpack.forge.definitions.definition import (
-    BODY_FIELD,
-    Definition,
-    ForkRecord,
-    parse_text,
-)
+from fleet_agentpack.forge.configuration import Configuration
+from fleet_agentpack.forge.definition import BODY_FIELD, Definition, ForkRecord, dotted, parse_text
 from fleet_agentpack.forge.errors import ForgeError, Loaded, Warnings, run
-from fleet_agentpack.forge.files import dotted, timestamp, writing_below
-from fleet_agentpack.forge.forks.bases import (
-    DefinitionFiles,
-    ForkBases,
-    KeptFork,
-    cut,
-    files_of,
-    with_line_ends,
-)
-from fleet_agentpack.forge.forks.forks import Fork, Forks
-from fleet_agentpack.forge.forks.three_way import (
+from fleet_agentpack.forge.forks import DefinitionFiles, Fork, ForkBases, Forks, KeptFork, files_of
+from fleet_agentpack.forge.names import KINDS, Kind, Reference, parse_reference, writing_below
+from fleet_agentpack.forge.resolver import Resolver
+from fleet_agentpack.forge.results import timestamp
+from fleet_agentpack.forge.setup import Created, check_new_name, refuse_taken
+from fleet_agentpack.forge.three_way import (
     MISSING,
     Conflict,
+    MergeConflict,
     Merged,
     Side,
     Sides,
+    cut,
     merge_definition,
     merge_lines,
+    renamed,
+    with_line_ends,
 )
-from fleet_agentpack.forge.registries.trees import FileContent, write_files
+from fleet_agentpack.forge.trees import FileContent, write_files
 from fleet_agentpack.kit.mappings import UnparsableError
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable
 from fleet_agentpack.kit.semver import is_newer
 from fleet_agentpack.kit.swap import New
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What merging upstream into a fork changes; `merged` is whether it was written."""
+
+    name: str
+    type: Kind
+    path: str
+    from_: str
+    to: str
+    changes: tuple[str, ...]
+    conflicts: tuple[MergeConflict, ...]
+    merged: Maybe[bool] = UNKNOWN
+    warnings: Warnings = UNKNOWN
+
 
 STATE = ".state"  # beside the copies: what they were made from
 MARKERS = (b"<<<<<<< ", b"=======\n", b">>>>>>> ")
@@ -176,7 +186,7 @@ def _in_layout_of(
     """Upstream's files as the fork would have them: the same main file, in the same form."""
     if other.suffix == ours.suffix:
         return other
-    from fleet_agentpack.forge.definitions.author import definition_text
+    from fleet_agentpack.forge.setup import definition_text
 
     fields = parse_text(other.text, other.suffix, upstream.kind)
     text = definition_text(fields, upstream.kind, "md" if ours.suffix == ".md" else "yaml")
@@ -345,3 +355,109 @@ def _with_copies(plan: MergePlan, bases: ForkBases) -> MergePlan:
     }
     changes = tuple(dict.fromkeys([*plan.changes, *(dotted(each.path) for each in plan.conflicts)]))
     return replace(plan, files=files, changes=changes, conflicts=())
+
+
+# Where a program finds its own definitions in a project, by their format.
+PLACES = {
+    "claude-agent": ".claude/agents",
+    "claude-command": ".claude/commands",
+    "agent-skill": ".claude/skills",
+    "codex-agent": ".codex/agents",
+    "copilot-agent": ".github/agents",
+}
+
+
+def create_fork(
+    configuration: Configuration,
+    resolver: Resolver,
+    kind: Kind | None,
+    source: str,
+    name: str,
+    now: datetime,
+) -> Created:
+    """Copy a definition under a new name, with all of its directory. Raises `ForgeError`."""
+    found = _source(resolver, kind, parse_reference(source))
+    upstream, directories = found.value, configuration.directories
+    check_new_name(upstream.kind, name)
+    original = files_of(upstream)
+    record = ForkRecord(upstream.identity.qualified, upstream.version, timestamp(now))
+    path = _place(configuration, upstream, original, name)
+    fork = _copied(upstream, original, path.name, record, name, resolver)
+    bases = ForkBases(directories.project)
+    kept = KeptFork(upstream.kind, name, path, record, original.main, _details(upstream))
+    with writing_below(directories.project):
+        whole = upstream.identity.directory is not None or upstream.format == "fractary"
+        folder = path.parent if whole else path
+        refuse_taken(directories, resolver.find_local(upstream.kind, name), path, folder)
+        swap = bases.swap
+        swap.recover()
+        new: New = partial(write_files, fork.files) if whole else fork.files[fork.main].data
+        swap.replace({folder: new, **bases.changes(kept, original)})
+    return Created(directories.shown(path), configuration.noted(found.warnings))
+
+
+def _source(resolver: Resolver, kind: Kind | None, reference: Reference) -> Loaded[Definition]:
+    """The definition to fork, an agent before a tool. Raises `ForgeError`."""
+    kinds: tuple[Kind, ...] = (kind,) if kind else KINDS
+    for each in kinds:
+        found = resolver.find(each, reference)
+        if found.definition:
+            return Loaded(found.definition, found.warnings)
+    named = Reference(reference.name)
+    there = [each for each in kinds if resolver.nearest_file(each, named)]
+    return resolver.resolve((*there, *kinds)[0], reference)  # says why it is not found
+
+
+def _place(
+    configuration: Configuration, upstream: Definition, original: DefinitionFiles, name: str
+) -> Path:
+    """The file of the fork, where the program that reads its format looks for it."""
+    kind, main = upstream.kind, original.main
+    top = PLACES.get(upstream.format)
+    if top is None:
+        return configuration.local_root(kind) / name / f"{kind}{original.suffix}"
+    if upstream.file and ".agents" in upstream.file.parts:
+        top = top.replace(".claude", ".agents")
+    root = configuration.directories.project.parent / top
+    if upstream.identity.directory is not None:
+        return root / name / main
+    _, dot, endings = main.partition(".")
+    return root / f"{name}{dot}{endings}"
+
+
+def _copied(
+    upstream: Definition,
+    original: DefinitionFiles,
+    main: str,
+    record: ForkRecord,
+    name: str,
+    resolver: Resolver,
+) -> DefinitionFiles:
+    """The files of the fork; only its name and, in Fractary's format, the record are new."""
+    text = renamed(original.text, original.suffix, name)
+    parts = cut(text, original.suffix) if upstream.format == "fractary" else None
+    if parts is not None:
+        if base := _own_base(upstream, resolver):
+            parts = parts.with_value("extends", base)
+        origin = {"name": record.name, "version": record.version, "forked_at": record.created_at}
+        parts = parts.without("fork").with_value("fork_of", origin)
+        text = with_line_ends(str(parts), text)
+    content = replace(original.files[original.main], data=text.encode())
+    return DefinitionFiles(main, {**original.others, main: FileContent(content.data)})
+
+
+def _own_base(upstream: Definition, resolver: Resolver) -> str | None:
+    """What a fork has to extend where upstream means a base of its own plugin by a bare name."""
+    text = upstream.data.get("extends")
+    if not isinstance(text, str) or upstream.owner is None:
+        return None
+    reference = parse_reference(text)
+    base = resolver.find(upstream.kind, reference, upstream).definition
+    if base is None or base.owner != upstream.owner:
+        return None
+    return str(Reference(base.identity.qualified, reference.wanted))
+
+
+def _details(upstream: Definition) -> dict[str, str]:
+    owner = {"owner": upstream.owner} if upstream.owner else {}
+    return {**owner, "source": upstream.source, "path": upstream.path, "format": upstream.format}

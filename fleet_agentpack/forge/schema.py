@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NotRequired, TypedDict
 from urllib.parse import urlsplit
 
-from fleet_agentpack.forge.definitions.definition import version_of
-from fleet_agentpack.forge.files import KeyPath
+from fleet_agentpack.forge.definition import KeyPath, version_of
 from fleet_agentpack.forge.names import Kind, is_kebab
 from fleet_agentpack.kit.mappings import type_name
 
@@ -357,3 +356,30 @@ def _cache_advice(data: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(place, f"A {kind} source needs `{needed}`", STRICT)
         elif kind == "codex" and not (isinstance(value, str) and _CODEX_URI.fullmatch(value)):
             yield Fault(place, "Must look like codex://org/project/path", STRICT)
+
+
+_PARAMETER_KEYS = ("type", "description", "enum", "default")
+
+
+class ObjectSchema(TypedDict):
+    """A JSON Schema of an object."""
+
+    type: Literal["object"]
+    properties: dict[str, dict[str, object]]
+    required: NotRequired[list[str]]
+
+
+def object_schema(parameters: Mapping[str, Any]) -> ObjectSchema:
+    """A table of parameters as a JSON Schema."""
+    known = {str(name): each for name, each in parameters.items() if isinstance(each, dict)}
+    properties: dict[str, dict[str, object]] = {}
+    for name, each in known.items():
+        properties[name] = {key: each[key] for key in _PARAMETER_KEYS if each.get(key) is not None}
+        if isinstance(each.get("properties"), dict):
+            properties[name].update(object_schema(each["properties"]))
+        if isinstance(each.get("items"), dict):
+            properties[name]["items"] = each["items"]
+    schema: ObjectSchema = {"type": "object", "properties": properties}
+    if required := [name for name, each in known.items() if each.get("required") is True]:
+        schema["required"] = required
+    return schema

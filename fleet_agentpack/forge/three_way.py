@@ -1,19 +1,158 @@
-"""Differences between two versions of a text or its values, and what three of them add up to."""
+"""The text of a definition, cut at its keys; how two differ, and what three of them add up to."""
 
 from __future__ import annotations
 
 import copy
 import difflib
 import enum
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeVar
 
-from fleet_agentpack.forge.command_results import MergeConflict
-from fleet_agentpack.forge.files import KeyPath, dotted
-from fleet_agentpack.forge.forks.bases import DefinitionText, cut, with_line_ends
+import yaml
+
+from fleet_agentpack.forge.definition import KeyPath, dotted
 from fleet_agentpack.forge.results import Difference
-from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit import frontmatter, yaml12
+
+_FENCE = "---\n"
+_TOML_NAME = re.compile(r"^name[ \t]*=.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The lines of one top-level key, with the comments above it."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class DefinitionText:
+    """A YAML file, or a Markdown file with its header; line ends are `\\n`."""
+
+    lead: str  # what stands before the first key
+    blocks: tuple[Block, ...]
+    values: Mapping[str, Any]
+    body: str | None = None  # of Markdown
+    fences: tuple[str, str] = ("", "")
+
+    def block(self, key: str) -> str | None:
+        """The lines of a key."""
+        return next((each.text for each in self.blocks if each.key == key), None)
+
+    def with_block(self, key: str, text: str, after: str | None = None) -> DefinitionText:
+        """The same with other lines for a key, which may be new."""
+        new = Block(key, text)
+        keys = [each.key for each in self.blocks]
+        if key in keys:
+            blocks = tuple(new if each.key == key else each for each in self.blocks)
+        else:
+            at = keys.index(after) + 1 if after in keys else len(keys)
+            blocks = (*self.blocks[:at], new, *self.blocks[at:])
+        fenced = self.body is None or self.fences[0]
+        return replace(self, blocks=blocks, fences=self.fences if fenced else (_FENCE, _FENCE))
+
+    def with_value(self, key: str, value: object) -> DefinitionText:
+        """The same with another value for a key; the comments above it stay."""
+        before = (self.block(key) or "").splitlines(keepends=True)
+        comments = []
+        for line in before:
+            if line.strip() and not line.lstrip().startswith("#"):
+                break
+            comments.append(line)
+        return self.with_block(key, "".join(comments) + yaml12.dump({key: value}))
+
+    def without(self, key: str) -> DefinitionText:
+        """The same without a key."""
+        return replace(self, blocks=tuple(each for each in self.blocks if each.key != key))
+
+    def __str__(self) -> str:
+        header = self.lead + "".join(each.text for each in self.blocks)
+        return f"{self.fences[0]}{header}{self.fences[1]}{self.body or ''}"
+
+
+def cut(text: str, suffix: str) -> DefinitionText | None:
+    """The text in parts; None where it has no top-level keys on lines of their own."""
+    text = text.replace("\r\n", "\n")
+    if suffix == ".md":
+        split = frontmatter.split(text)
+        if split.header is None:
+            return DefinitionText("", (), {}, text)
+        start = text.index("\n") + 1
+        closing = text[start + len(split.header) : len(text) - len(split.body)]
+        fences = (text[:start], closing if closing.endswith("\n") else f"{closing}\n")
+        return _cut_yaml(split.header, split.body, fences)
+    return _cut_yaml(text, None, ("", "")) if suffix in (".yaml", ".yml") else None
+
+
+def renamed(text: str, suffix: str, name: str) -> str:
+    """The text under another name; nothing else changes, and a text without a name stays so."""
+    if suffix == ".toml":
+        return _TOML_NAME.sub(lambda _: f'name = "{name}"', text, count=1)
+    parts = cut(text, suffix)
+    if parts is None or "name" not in parts.values:
+        return text
+    return with_line_ends(str(parts.with_value("name", name)), text)
+
+
+def with_line_ends(text: str, like: str) -> str:
+    """The text with the line ends of another."""
+    return text.replace("\n", "\r\n") if "\r\n" in like else text
+
+
+def _cut_yaml(header: str, body: str | None, fences: tuple[str, str]) -> DefinitionText | None:
+    try:
+        node = yaml12.compose(header)
+        values = yaml12.load(header)
+    except yaml12.YamlError:
+        return None
+    if node is None:
+        return DefinitionText(header, (), {}, body, fences)
+    if not isinstance(node, yaml.MappingNode) or node.flow_style or not isinstance(values, dict):
+        return None
+    marks = [key.start_mark for key, _ in node.value]
+    if any(mark.column for mark in marks) or not all(_is_key(key) for key, _ in node.value):
+        return None
+    lines = header.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    starts = [_with_comments(lines, mark.line, first=at == 0) for at, mark in enumerate(marks)]
+    ends = [*starts[1:], len(lines)]
+    keys = [str(key.value) for key, _ in node.value]
+    if len(set(keys)) != len(keys):
+        return None
+    blocks = tuple(
+        Block(key, "".join(lines[start:end]))
+        for key, start, end in zip(keys, starts, ends, strict=True)
+    )
+    named = {str(key): value for key, value in values.items()}
+    return DefinitionText("".join(lines[: starts[0]]), blocks, named, body, fences)
+
+
+def _is_key(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode)
+
+
+def _with_comments(lines: list[str], start: int, *, first: bool) -> int:
+    """The line on which a key begins, the comments above it included."""
+    if first:
+        return start
+    while start and lines[start - 1].startswith("#"):
+        start -= 1
+    return start
+
+
+@dataclass(frozen=True)
+class MergeConflict:
+    """A value that both sides changed; a missing side is null."""
+
+    path: str
+    base: object
+    local: object
+    upstream: object
+
 
 T = TypeVar("T")
 

@@ -1,27 +1,188 @@
-"""Forked definitions: where they come from, how they differ, what upstream has since released."""
+"""Forks: the base that each keeps, how it differs from upstream, what upstream has released.
+
+`.fractary/forks/agents/NAME/fork.json` is the record, `base/` the files as they were forked or last
+merged, and `conflict/` the copies with markers of a merge that a person has to finish.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from fleet_agentpack.forge import results
-from fleet_agentpack.forge.config.configuration import Configuration
-from fleet_agentpack.forge.definitions.definition import (
-    Definition,
-    ForkRecord,
-    read_data,
-    version_of,
-)
-from fleet_agentpack.forge.definitions.inheritance import inherit
-from fleet_agentpack.forge.definitions.resolver import Resolver
+from fleet_agentpack.forge.configuration import Configuration
+from fleet_agentpack.forge.definition import Definition, ForkRecord, read_data, text_of, version_of
 from fleet_agentpack.forge.errors import ForgeError, Loaded, call
-from fleet_agentpack.forge.forks.bases import DefinitionFiles, ForkBases, cut, files_of, renamed
-from fleet_agentpack.forge.forks.three_way import compared, differences, line_diff
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, is_usable_name
+from fleet_agentpack.forge.resolver import Resolver, inherit
+from fleet_agentpack.forge.three_way import compared, cut, differences, line_diff, renamed
+from fleet_agentpack.forge.trees import FileContent, FolderTree, write_files
+from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
-from fleet_agentpack.kit.results import UNKNOWN
+from fleet_agentpack.kit.paths import EscapeError, check_relative
+from fleet_agentpack.kit.results import UNKNOWN, json_file
 from fleet_agentpack.kit.semver import Version, VersionError, best_version, is_newer
+from fleet_agentpack.kit.swap import Area, New, Swap
+
+FORMAT = 1
+RECORD = "fork.json"
+
+_NOT_COPIED = ("metadata.json",)  # the original's own record of a fork
+
+
+@dataclass(frozen=True)
+class DefinitionFiles:
+    """The files of a definition: its own, and those of its directory if it is one."""
+
+    main: str
+    files: Mapping[str, FileContent]
+
+    @property
+    def text(self) -> str:
+        """The definition itself."""
+        return self.files[self.main].data.decode("utf-8-sig")
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the definition's own file."""
+        return Path(self.main).suffix
+
+    @property
+    def others(self) -> dict[str, FileContent]:
+        """Everything but the definition itself."""
+        return {name: each for name, each in self.files.items() if name != self.main}
+
+
+def files_of(definition: Definition) -> DefinitionFiles:
+    """The files of a definition as they are now. Raises `ForgeError` when they cannot be read."""
+    if definition.file is None:
+        data = yaml12.dump(dict(definition.data)).encode()
+        return DefinitionFiles(
+            f"{definition.kind}.yaml", {f"{definition.kind}.yaml": FileContent(data)}
+        )
+    folder, main = definition.file.parent, definition.file.name
+    whole = definition.identity.directory is not None
+    try:
+        found = FolderTree(folder).snapshot("").files if whole else {}
+        files = {name: each for name, each in found.items() if name not in _NOT_COPIED}
+        files[main] = FileContent(definition.file.read_bytes())
+        DefinitionFiles(main, files).text  # noqa: B018 - raises for what is not text
+    except (OSError, UnicodeDecodeError) as error:
+        raise ForgeError.invalid(f"{definition.path} cannot be read: {error}") from error
+    return DefinitionFiles(main, files)
+
+
+@dataclass(frozen=True)
+class KeptFork:
+    """The record of a fork."""
+
+    kind: Kind
+    name: str
+    path: Path  # of the definition
+    record: ForkRecord
+    main: str
+    details: Mapping[str, str] = field(default_factory=dict)  # more about upstream
+
+
+class ForkBases:
+    """The kept bases of a project's forks."""
+
+    def __init__(self, project: Path) -> None:
+        self._root = project.parent
+        self._directory = project / "forks"
+
+    @property
+    def swap(self) -> Swap:
+        """Replaces a fork's files and its base together; the caller holds the lock."""
+        staging = self._directory / ".staging"
+        return Swap(Area(staging / "journal.json", staging, self._directory / ".kept"))
+
+    def folder(self, kind: Kind, name: str) -> Path:
+        """Where everything about one fork is."""
+        return self._directory / f"{kind}s" / quote(name, safe="@")
+
+    def all(self) -> Iterator[KeptFork]:
+        """Every record that can be read."""
+        for kind in KINDS:
+            try:
+                folders = sorted((self._directory / f"{kind}s").iterdir())
+            except OSError:
+                continue
+            for folder in folders:
+                try:
+                    kept = self._read(kind, read_mapping(folder / RECORD))
+                except (FileNotFoundError, UnparsableError):
+                    continue
+                if kept:
+                    yield kept
+
+    def find(self, kind: Kind, name: str) -> KeptFork | None:
+        """The record of one fork."""
+        try:
+            return self._read(kind, read_mapping(self.folder(kind, name) / RECORD))
+        except (FileNotFoundError, UnparsableError):
+            return None
+
+    def base(self, kept: KeptFork) -> DefinitionFiles | None:
+        """The files that were forked or last merged, None where they are gone."""
+        folder = self.folder(kept.kind, kept.name) / "base"
+        try:
+            files = FolderTree(folder).snapshot("").files
+        except ForgeError:
+            return None
+        return DefinitionFiles(kept.main, files) if kept.main in files else None
+
+    def conflicts(self, kind: Kind, name: str) -> Path:
+        """Where copies with markers are put."""
+        return self.folder(kind, name) / "conflict"
+
+    def changes(self, kept: KeptFork, base: DefinitionFiles) -> dict[Path, New]:
+        """What keeps a base: to be written together with the fork itself."""
+        folder = self.folder(kept.kind, kept.name)
+        return {
+            folder / RECORD: self._written(kept),
+            folder / "base": partial(write_files, base.files),
+        }
+
+    def _written(self, kept: KeptFork) -> bytes:
+        record = kept.record
+        merged = {} if record.merged_at is UNKNOWN else {"merged_at": record.merged_at}
+        below = kept.path.is_relative_to(self._root)
+        path = kept.path.relative_to(self._root) if below else kept.path
+        data = {
+            "version": FORMAT,
+            "name": kept.name,
+            "type": kept.kind,
+            "path": path.as_posix(),
+            "main": kept.main,
+            "upstream": {"name": record.name, "version": record.version, **kept.details},
+            "created_at": record.created_at,
+            **merged,
+        }
+        return json_file(data)
+
+    def _read(self, kind: Kind, data: Mapping[str, Any]) -> KeptFork | None:
+        name, path, main = (text_of(data, key) for key in ("name", "path", "main"))
+        upstream = data.get("upstream")
+        if name is UNKNOWN or path is UNKNOWN or main is UNKNOWN or not isinstance(upstream, dict):
+            return None
+        try:
+            check_relative(main)
+        except EscapeError:
+            return None
+        texts = {key: each for key, each in upstream.items() if isinstance(each, str)}
+        created = text_of(data, "created_at")
+        record = ForkRecord(
+            texts.pop("name", ""),
+            texts.pop("version", ""),
+            "" if created is UNKNOWN else created,
+            text_of(data, "merged_at"),
+        )
+        return KeptFork(kind, name, self._root / path, record, main, texts) if record.name else None
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,79 @@
-"""Writes configuration files: a new one, or registries added after a look at what is there."""
+"""Sets up what a project uses: its configuration, its registries, its first definitions."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from fleet_agentpack.forge.command_results import Initialised, RegistryAddition, RegistryRemoval
-from fleet_agentpack.forge.config.addresses import (
+from fleet_agentpack.forge.catalogue import Catalogue, Unavailable, offers_of
+from fleet_agentpack.forge.configuration import LISTING, Configuration, Registry
+from fleet_agentpack.forge.definition import BODY_FIELD, MARKETPLACE
+from fleet_agentpack.forge.errors import ForgeError, Warnings, noted, run
+from fleet_agentpack.forge.names import (
+    Directories,
+    Kind,
     git_url,
     is_address,
+    is_kebab,
     is_ref,
     is_secret_name,
     local_path,
+    write_file,
+    writing_below,
 )
-from fleet_agentpack.forge.config.configuration import LISTING, Configuration, Registry
-from fleet_agentpack.forge.definitions.dialects import MARKETPLACE
-from fleet_agentpack.forge.errors import ForgeError, noted, run
-from fleet_agentpack.forge.files import Directories, write_file, writing_below
-from fleet_agentpack.forge.registries.catalogue import (
-    Catalogue,
-    Unavailable,
-    offers_of,
-)
-from fleet_agentpack.forge.registries.client import RegistryClient
-from fleet_agentpack.forge.registries.git import is_bare_repository
+from fleet_agentpack.forge.registries import RegistryClient
+from fleet_agentpack.forge.resolver import Resolver
+from fleet_agentpack.forge.trees import is_bare_repository
+from fleet_agentpack.forge.validation import validate
+from fleet_agentpack.kit import yaml12
+from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.paths import NoBaseError
 from fleet_agentpack.kit.proxies import is_loopback
-from fleet_agentpack.kit.results import UNKNOWN, json_file
+from fleet_agentpack.kit.results import UNKNOWN, Maybe, json_file, jsonable
+
+
+@dataclass(frozen=True)
+class Initialised:
+    """The configuration and directories that `init` created."""
+
+    created: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Created:
+    """The file of a new agent, tool or fork."""
+
+    path: str
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class RegistryAddition:
+    """A registry that was added, the file that changed, and what was found there."""
+
+    name: str
+    path: str
+    url: str
+    format: Maybe[Literal["claude", "fractary", "plugins"]] = UNKNOWN
+    plugins: Maybe[int] = UNKNOWN  # those that can be shown
+    listed: Maybe[int] = UNKNOWN  # those that it lists
+    commit: Maybe[str] = UNKNOWN
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class RegistryRemoval:
+    """A registry that was removed, and the file that changed."""
+
+    name: str
+    path: str
+
 
 STARTING_CONFIGURATION: dict[str, object] = {
     "registries": [],
@@ -307,3 +350,103 @@ def _named(registry: Registry, catalogue: Catalogue) -> Registry:
             # A name that somebody typed is judged as it is.
             return replace(registry, name=registry.name or plain)
     raise ForgeError.invalid("the registry needs a name: forge registry add NAME ADDRESS")
+
+
+Format = Literal["md", "yaml"]
+
+
+Field = str | list[str] | dict[str, str | dict[str, str]]  # of a new definition
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a person says of a new definition."""
+
+    name: str
+    description: str
+    tags: Sequence[str] = ()
+    author: str | None = None
+    extends: str | None = None
+    tools: Sequence[str] = ()
+    provider: str = "anthropic"
+    model: str = "claude-sonnet-4"
+    prompt: str | None = None
+    command: str = "echo 'replace this command'"
+
+    def fields(self, kind: Kind) -> dict[str, Field]:
+        """The fields of the new definition."""
+        common: dict[str, Field] = {
+            "name": self.name,
+            "type": kind,
+            "description": self.description,
+            "version": "1.0.0",
+            **({"author": self.author} if self.author else {}),
+            "tags": list(self.tags),
+            **({"extends": self.extends} if self.extends else {}),
+        }
+        if kind == "tool":
+            implementation: Field = {"type": "bash", "bash": {"command": self.command}}
+            return {**common, "parameters": {}, "implementation": implementation}
+        return {
+            **common,
+            "llm": {"provider": self.provider, "model": self.model},
+            "tools": list(self.tools),
+            "system_prompt": self.prompt or f"You are {self.name}. {self.description}",
+        }
+
+
+def create(
+    configuration: Configuration, resolver: Resolver, kind: Kind, draft: Draft, form: Format
+) -> Created:
+    """Write a new definition that passes strict validation. Raises `ForgeError`."""
+    check_new_name(kind, draft.name)
+    path = configuration.local_root(kind) / draft.name / f"{kind}.{form}"
+    text = definition_text(draft.fields(kind), kind, form)
+    _check(kind, draft.name, path.name, text, resolver)
+    directories = configuration.directories
+    with writing_below(directories.project):
+        refuse_taken(directories, resolver.find_local(kind, draft.name), path, path)
+        write_atomic(path, text, durable=True)
+    return Created(directories.shown(path))
+
+
+def refuse_taken(directories: Directories, known: Path | None, path: Path, whole: Path) -> None:
+    """Refuse a name that is taken, or a file whose place (or directory) is."""
+    if known is not None or whole.exists():
+        raise ForgeError.conflict(
+            f"{directories.shown(known or path)} already exists; nothing was written",
+            "Choose another name",
+        )
+
+
+def _check(kind: Kind, name: str, file_name: str, text: str, resolver: Resolver) -> None:
+    """Validate the new text in a scratch directory, before anything is written."""
+    with tempfile.TemporaryDirectory() as scratch:
+        draft = Path(scratch) / name / file_name
+        draft.parent.mkdir()
+        draft.write_text(text, encoding="utf-8")
+        result = validate(draft, kind, file_name, resolver, strict=True)
+    if not result.valid:
+        problems = [f"{each.field}: {each.message}" for each in result.errors]
+        raise ForgeError.invalid(
+            f"the {kind} would not be valid, so it was not written: {'; '.join(problems)}",
+            "Create the tools that it refers to first, or leave them out",
+            errors=jsonable(result.errors),
+        )
+
+
+def check_new_name(kind: Kind, name: str) -> None:
+    """Refuse a name that a new definition should not have. Raises `ForgeError`."""
+    if not all(is_kebab(part) for part in name.split(":")) or (kind == "tool" and ":" in name):
+        raise ForgeError.invalid(
+            f"{name[:80]!r} is not a name for a new {kind}: "
+            "use lower-case words joined by hyphens, such as release-notes"
+        )
+
+
+def definition_text(fields: Mapping[str, Any], kind: Kind, form: Format) -> str:
+    """The text of a new definition."""
+    if form == "yaml":
+        return yaml12.dump(fields)
+    header = {key: value for key, value in fields.items() if key != BODY_FIELD[kind]}
+    return f"---\n{yaml12.dump(header)}---\n{fields.get(BODY_FIELD[kind], '')}\n"

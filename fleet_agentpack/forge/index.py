@@ -11,15 +11,17 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from fleet_agentpack.forge.definitions.definition import (
+from fleet_agentpack.forge.definition import (
+    SKILL_FILES,
     SUFFIXES,
     WHOLE_DIRECTORY,
+    Layout,
+    Proof,
     Summary,
+    path_name,
     summarise,
 )
-from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, Layout, Proof, path_name
-from fleet_agentpack.forge.files import MAX_MANIFEST_BYTES
-from fleet_agentpack.forge.names import Kind, Source, is_usable_name
+from fleet_agentpack.forge.names import MAX_MANIFEST_BYTES, Kind, Source, is_usable_name
 from fleet_agentpack.kit.mappings import UnparsableError, read_mapping
 from fleet_agentpack.kit.paths import is_inside
 from fleet_agentpack.kit.stamps import Remembered, Stamp, settled, stamp, stamp_of

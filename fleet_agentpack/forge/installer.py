@@ -2,45 +2,133 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from fleet_agentpack.forge.command_results import Installation, PluginUpdate, Removal, Updates
-from fleet_agentpack.forge.config.configuration import Configuration, Registry
-from fleet_agentpack.forge.definitions.repository import manifest_of
-from fleet_agentpack.forge.errors import ForgeError, Loaded, call, noted, run
-from fleet_agentpack.forge.files import writing_below
-from fleet_agentpack.forge.forks.forks import is_breaking
-from fleet_agentpack.forge.names import Reference, checked_reference, is_usable_name
-from fleet_agentpack.forge.plugins.contents import (
+from fleet_agentpack.forge.catalogue import ManifestFile, Offer, origin_as_text, origin_of_text
+from fleet_agentpack.forge.configuration import Configuration, Registry
+from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, Loaded, Warnings, call, noted, run
+from fleet_agentpack.forge.folders import MANIFESTS, manifest_of
+from fleet_agentpack.forge.forks import is_breaking
+from fleet_agentpack.forge.names import (
+    Reference,
+    Scope,
+    checked_reference,
+    is_usable_name,
+    writing_below,
+)
+from fleet_agentpack.forge.packages import (
+    ENDINGS,
+    Package,
+    choose,
+    dependencies_of,
+    listed_components,
+    listed_files,
+    not_offered,
+    rivals,
+)
+from fleet_agentpack.forge.plugins import (
     InstalledPlugin,
+    InstalledPlugins,
     Pin,
     Place,
+    Plugins,
     checksums,
-    dependencies_of,
-    edited_files,
-    listed_files,
     lock_of,
-    refuse_edited,
 )
-from fleet_agentpack.forge.plugins.offers import Package, choose, not_offered, rivals
-from fleet_agentpack.forge.plugins.plugins import InstalledPlugins, Plugins
-from fleet_agentpack.forge.registries.catalogue import (
-    ManifestFile,
-    Offer,
-    origin_as_text,
-    origin_of_text,
-)
-from fleet_agentpack.forge.registries.client import RegistryClient, Survey
-from fleet_agentpack.forge.registries.trees import FileContent, write_files
+from fleet_agentpack.forge.registries import RegistryClient, Survey
 from fleet_agentpack.forge.results import PluginVersion
-from fleet_agentpack.kit.results import UNKNOWN, json_file, jsonable
+from fleet_agentpack.forge.trees import FileContent, write_files
+from fleet_agentpack.kit.results import UNKNOWN, Maybe, json_file, jsonable
 from fleet_agentpack.kit.swap import New, Swap
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What `install` put in place."""
+
+    installed: tuple[PluginVersion, ...]
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What `uninstall` removed."""
+
+    removed: PluginVersion
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class PluginUpdate:
+    """A plugin's step to a newer version, or why it was not taken."""
+
+    name: str
+    from_: str
+    to: str
+    scope: Maybe[Scope] = UNKNOWN
+    reason: Maybe[Literal["breaking"]] = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What `update` did, or would do."""
+
+    updated: tuple[PluginUpdate, ...]
+    skipped: tuple[PluginUpdate, ...]
+    dryRun: bool
+    warnings: Warnings = UNKNOWN
+
+
+def refuse_edited(plugin: InstalledPlugin) -> None:
+    """Refuse to change a plugin with edited or added files: the user wants to keep them."""
+    edited = edited_files(plugin)
+    if edited:
+        more = f" and {len(edited) - MOST_SHOWN} more" if len(edited) > MOST_SHOWN else ""
+        raise ForgeError.conflict(
+            f"{plugin.name} contains files that were edited or added after installation: "
+            f"{', '.join(edited[:MOST_SHOWN])}{more}; nothing was changed",
+            run("Keep your version as a fork: {}", "fork", "create", "NAME", "MY-NAME"),
+            "Then use --force",
+            plugin=plugin.name,
+            edited=edited[:MOST_SHOWN],
+        )
+
+
+def edited_files(plugin: InstalledPlugin) -> list[str]:
+    """The files that are not as they were installed, by the lockfile or else by the manifest."""
+    if plugin.pin:
+        recorded: dict[str, str | None] = {
+            name: digest.removeprefix("sha256-").removesuffix("+x")
+            for name, digest in plugin.pin.files.items()
+        }
+    else:
+        recorded = {**dict(_recorded(plugin)), **dict.fromkeys(MANIFESTS)}
+    files = [path for path in sorted(plugin.folder.rglob("*")) if not path.is_dir()]
+    names = {path.relative_to(plugin.folder).as_posix(): path for path in files}
+    return [
+        name
+        for name, path in names.items()
+        if name not in recorded or _differs(path, recorded[name])
+    ]
+
+
+def _recorded(plugin: InstalledPlugin) -> Iterator[tuple[str, str | None]]:
+    """The files that the manifest accounts for, each with its checksum if there is one."""
+    for each in listed_components(plugin.manifest):
+        for ending in ENDINGS[each.kind]:
+            yield f"{each.kind}/{each.name}{ending}", each.checksum
+
+
+def _differs(path: Path, digest: str | None) -> bool:
+    return digest is not None and hashlib.sha256(path.read_bytes()).hexdigest() != digest
+
 
 MOST_DEPENDENCIES = 50
 
