@@ -73,15 +73,10 @@ def path_name(layout: Layout, parts: Sequence[str], root: str) -> str | None:
     return stem.removesuffix(".agent")
 
 
-def is_named_inside(layout: Layout) -> bool:
-    """Whether a file of this layout may call itself something else than its path does."""
-    return layout in _NAMED_INSIDE
-
-
 def own_name(layout: Layout, path: Path, data: Mapping[str, Any]) -> str | None:
     """The name that a definition gives itself, where that counts and can be one."""
     name = data.get("name")
-    counts = is_named_inside(layout) and not path.name.endswith(".agent.md")
+    counts = layout in _NAMED_INSIDE and not path.name.endswith(".agent.md")
     return name if counts and is_usable_name(name, "agent") else None
 
 

@@ -51,7 +51,7 @@ from fleet_agentpack.kit.results import UNKNOWN, Maybe, json_file
 from fleet_agentpack.kit.semver import best_version
 from fleet_agentpack.kit.textsearch import TextIndex
 
-HOOKS = "hooks/hooks.json"
+HOOKS, SERVERS = "hooks/hooks.json", ".mcp.json"
 
 
 def plugin_info(
@@ -109,26 +109,21 @@ def components(manifest: Mapping[str, object], folder: Path | None = None) -> Co
         agents=named("agents"),
         tools=named("tools", "skills"),
         workflows=named("workflows"),
-        hooks=tuple(dict.fromkeys([*_hook_events(table, folder), *named("hooks")])),
+        hooks=tuple(dict.fromkeys([*_keys_of(table, "hooks", folder, HOOKS), *named("hooks")])),
         commands=named("commands"),
-        mcpServers=_servers(table, folder) or UNKNOWN,
+        mcpServers=tuple(dict.fromkeys(_keys_of(table, "mcpServers", folder, SERVERS))) or UNKNOWN,
         instructions=("AGENTS.md",) if folder and (folder / "AGENTS.md").is_file() else UNKNOWN,
     )
 
 
-def _hook_events(table: Mapping[str, object], folder: Path | None) -> list[str]:
-    """The events that hooks are for, from the manifest or from the file that it names."""
-    given = table.get("hooks")
-    files = (HOOKS, given) if isinstance(given, str) else (HOOKS,)
-    return [*_keys(given, "hooks"), *(each for f in files for each in _keys_in(folder, f, "hooks"))]
-
-
-def _servers(table: Mapping[str, object], folder: Path | None) -> tuple[str, ...]:
-    """The MCP servers that a plugin brings."""
-    given, key = table.get("mcpServers"), "mcpServers"
-    files = (".mcp.json", given) if isinstance(given, str) else (".mcp.json",)
-    found = [*_keys(given, key), *(each for f in files for each in _keys_in(folder, f, key))]
-    return tuple(dict.fromkeys(found))
+def _keys_of(
+    table: Mapping[str, object], key: str, folder: Path | None, usual: str
+) -> Iterator[str]:
+    """The events of hooks or the names of servers: a manifest's own, then those in files."""
+    given = table.get(key)
+    yield from _keys(given, key)
+    for file in (usual, given) if isinstance(given, str) else (usual,):
+        yield from _keys_in(folder, file, key)
 
 
 def _keys(data: object, key: str) -> list[str]:

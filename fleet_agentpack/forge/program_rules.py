@@ -141,8 +141,9 @@ def copilot_agent(seen: Examined) -> Iterator[Fault]:
     yield from _description(seen, required=True)
     yield from _names(seen, "tools", "error", "Copilot takes a list or names joined by commas")
     yield from _choice(seen, "target", ("vscode", "github-copilot"), "Copilot does not offer it")
-    if not isinstance(seen.data.get("mcp-servers", {}), dict | list):
-        yield Fault(("mcp-servers",), f"expected object, received {_type(seen, 'mcp-servers')}")
+    kind = type_name(servers := seen.data.get("mcp-servers", {}))
+    if not isinstance(servers, dict | list):
+        yield Fault(("mcp-servers",), f"expected object, received {kind}")
     yield from _unknown(seen, COPILOT_FIELDS, "Copilot ignores this field")
     if len(seen.body) > LONGEST_COPILOT_PROMPT:
         message = f"Copilot on GitHub takes at most {LONGEST_COPILOT_PROMPT:,} characters of prompt"
@@ -282,10 +283,6 @@ def _advice(field: str, message: str) -> Fault:
     return Fault((field,) if field else (), message, "advice")
 
 
-def _type(seen: Examined, field: str) -> str:
-    return type_name(seen.data.get(field))
-
-
 MOST_READ_BY_CODEX = 32 * 1024  # bytes of AGENTS.md
 HOOK_EVENTS = (
     *("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "Notification"),
@@ -409,12 +406,17 @@ def manifest_faults(manifest: Mapping[str, Any], folder: Path) -> Iterator[Fault
                 yield Fault(place, f"{each} does not exist; Claude Code reports a failed load")
 
 
-def hook_faults(data: Mapping[str, Any], *, in_settings: bool = False) -> Iterator[Fault]:
-    """What Claude Code says of hooks: one mistake, and none of them is loaded."""
+def hook_faults(data: Mapping[str, Any], _: Path) -> Iterator[Fault]:
+    """What Claude Code says of a `hooks.json`."""
+    if data.get("hooks") is None:
+        yield Fault(("hooks",), "required: the events belong inside `hooks`")
+    yield from settings_faults(data, _)
+
+
+def settings_faults(data: Mapping[str, Any], _: Path) -> Iterator[Fault]:
+    """What Claude Code says of the hooks in settings: one mistake, and none of them is loaded."""
     hooks = data.get("hooks")
     if hooks is None:
-        if not in_settings:
-            yield Fault(("hooks",), "required: the events belong inside `hooks`")
         return
     for event in hooks if isinstance(hooks, dict) else ():
         if event not in HOOK_EVENTS:
@@ -459,7 +461,7 @@ def marketplace_faults(data: Mapping[str, Any], root: Path) -> Iterator[Fault]:
         yield Fault(("plugins",), "The marketplace has no plugins", "advice")
 
 
-def server_faults(data: Mapping[str, Any]) -> Iterator[Fault]:
+def server_faults(data: Mapping[str, Any], _: Path) -> Iterator[Fault]:
     """What is wrong with the MCP entries of a `.mcp.json`."""
     inner = data.get("mcpServers")
     servers = inner if inner is not None else data

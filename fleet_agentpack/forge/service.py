@@ -14,7 +14,6 @@ from fleet_agentpack.forge import results
 from fleet_agentpack.forge.configuration import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.definition import MAX_DEFINITION_BYTES, SKILL_FILES, SUFFIXES, sought
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
-from fleet_agentpack.forge.folders import manifest_of
 from fleet_agentpack.forge.index import DefinitionIndex, Progress
 from fleet_agentpack.forge.names import Directories, Kind, check_name, checked_reference, masked_url
 from fleet_agentpack.forge.transport import Credentials, Keyring, Transport, Vault
@@ -266,6 +265,8 @@ class ForgeService:
 
     def plugin_manifest_text(self, name: str) -> tuple[str, str]:
         """The manifest of an installed plugin and its ending. Raises `ForgeError`."""
+        from fleet_agentpack.forge.folders import manifest_of
+
         check_name("plugin", name)
         plugin = self.workspace().plugins.present().find(name)
         path = manifest_of(plugin.folder) if plugin else None

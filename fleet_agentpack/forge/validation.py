@@ -42,6 +42,7 @@ from fleet_agentpack.forge.program_rules import (
     manifest_faults,
     marketplace_faults,
     server_faults,
+    settings_faults,
 )
 from fleet_agentpack.forge.resolver import (
     MOST_LOOKED_UP,
@@ -311,15 +312,15 @@ class TreeValidation:
             folder = plugin.folder
             found += [
                 _json(folder / PLUGIN_MANIFEST, "claude-plugin", manifest_faults, folder),
-                _json(folder / "hooks/hooks.json", "hooks", _hooks),
-                _json(folder / ".mcp.json", "mcp-servers", _servers),
+                _json(folder / "hooks/hooks.json", "hooks", hook_faults),
+                _json(folder / ".mcp.json", "mcp-servers", server_faults),
                 _instructions(folder / "AGENTS.md"),
             ]
         settings = [root / ".claude" / name for name in ("settings.json", "settings.local.json")]
         found += [
             _json(root / MARKETPLACES[0], "marketplace", marketplace_faults, root),
-            *(_json(path, "settings", _settings) for path in settings),
-            _json(root / ".mcp.json", "mcp-servers", _servers),
+            *(_json(path, "settings", settings_faults) for path in settings),
+            _json(root / ".mcp.json", "mcp-servers", server_faults),
             _instructions(root / "AGENTS.md"),
         ]
         yield from (each for each in found if each[0].is_file() and is_inside(each[0], root))
@@ -409,18 +410,6 @@ def kind_of(path: Path) -> Kind:
         path.name in SKILL_FILES or path.stem == "tool" or {"commands", "tools"} & {*path.parts}
     )
     return "tool" if is_tool else "agent"
-
-
-def _hooks(data: Mapping[str, Any], _: Path) -> Iterable[Fault]:
-    return hook_faults(data)
-
-
-def _settings(data: Mapping[str, Any], _: Path) -> Iterable[Fault]:
-    return hook_faults(data, in_settings=True)
-
-
-def _servers(data: Mapping[str, Any], _: Path) -> Iterable[Fault]:
-    return server_faults(data)
 
 
 def _with_fix(text: str, fix: Fix) -> str:
