@@ -30,6 +30,8 @@ from fleet_agentpack.kit.mappings import (
 )
 from fleet_agentpack.kit.results import UNKNOWN, Maybe
 
+KeyPath = tuple[str | int, ...]  # where a value is inside parsed data
+
 # How a directory of definitions is laid out. In `fractary` the path gives name and version.
 Layout = Literal["fractary", "agents", "commands", "skills", "codex", "copilot"]
 
@@ -54,6 +56,11 @@ _OF_SUBAGENTS = ("tools", "model", "color")
 _OF_FRACTARY = ("llm", "implementation")
 _COPILOT_HOMES = (".github", ".copilot")
 _NAMED_INSIDE: tuple[Layout, ...] = ("agents", "codex")  # their files say what they are called
+
+
+def dotted(path: KeyPath) -> str:
+    """A path as text."""
+    return ".".join(str(part) for part in path)
 
 
 def path_name(layout: Layout, parts: Sequence[str], root: str) -> str | None:
@@ -204,14 +211,6 @@ def is_claude_tool(text: str) -> bool:
 def _name_in(text: str) -> str:
     found = _PATTERN.match(text.strip())
     return found[1] if found else text
-
-
-KeyPath = tuple[str | int, ...]  # where a value is inside parsed data
-
-
-def dotted(path: KeyPath) -> str:
-    """A path as text."""
-    return ".".join(str(part) for part in path)
 
 
 MAX_DEFINITION_BYTES = 1_000_000

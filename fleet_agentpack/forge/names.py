@@ -23,10 +23,21 @@ from fleet_agentpack.kit.semver import Version, VersionError, best_version
 Kind = Literal["agent", "tool"]
 Source = Literal["local", "global", "stockyard"]
 Scope = Literal["local", "global"]
+Format = Literal[
+    "fractary",
+    "claude-agent",
+    "claude-command",
+    "claude-plugin",
+    "agent-skill",
+    "codex-agent",
+    "copilot-agent",
+]
 
 KINDS: tuple[Kind, ...] = ("agent", "tool")
 LONGEST_NAME = 200
 LONGEST_SHOWN = 80
+NO_VERSION = "0.0.0"  # of what has none, nor a plugin that has
+MAX_MANIFEST_BYTES = 10_000_000
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._:-]*"
 _NAME = re.compile(rf"(?:@?{_PART}/)?(?:{_PART}/){{0,2}}{_PART}\Z")
@@ -115,20 +126,6 @@ def version_order(version: str) -> tuple[bool, Version]:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"
-
-
-Format = Literal[
-    "fractary",
-    "claude-agent",
-    "claude-command",
-    "claude-plugin",
-    "agent-skill",
-    "codex-agent",
-    "copilot-agent",
-]
-
-
-NO_VERSION = "0.0.0"  # of what has none, nor a plugin that has
 
 
 @dataclass(frozen=True)
@@ -407,9 +404,6 @@ class Directories:
     def expanded(self, text: str) -> Path:
         """A configured path: `~` is the home, anything relative starts at the project."""
         return (self.root or self.home) / expand_home(text, self.home)
-
-
-MAX_MANIFEST_BYTES = 10_000_000
 
 
 @contextmanager

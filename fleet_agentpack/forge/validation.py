@@ -245,8 +245,7 @@ def _missing_tools(
 
 MOST_FIXES = 20  # of one file
 
-Rules = Callable[[Mapping[str, Any], Path], Iterable[Fault]]
-Shown = Callable[[Path], str]
+JsonRules = Callable[[Mapping[str, Any], Path], Iterable[Fault]]
 FileFormat = Format | Literal["hooks", "marketplace", "mcp-servers", "agents-md", "settings"]
 
 
@@ -288,7 +287,9 @@ Judge = Callable[[], Judged]  # looks at a file again each time
 class TreeValidation:
     """Judges what a resolver finds in its project."""
 
-    def __init__(self, resolver: Resolver, directories: Directories, shown: Shown) -> None:
+    def __init__(
+        self, resolver: Resolver, directories: Directories, shown: Callable[[Path], str]
+    ) -> None:
         self._resolver = resolver
         self._root = directories.project.parent
         self._shown = shown
@@ -336,7 +337,7 @@ class TreeValidation:
 
 
 def _json(
-    path: Path, written_in: FileFormat, rules: Rules, around: Path | None = None
+    path: Path, written_in: FileFormat, rules: JsonRules, around: Path | None = None
 ) -> tuple[Path, Judge]:
     def look() -> Judged:
         try:
