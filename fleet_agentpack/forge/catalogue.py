@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from urllib.parse import quote, urlencode
 
-from fleet_agentpack.forge.configuration import Registry
+from fleet_agentpack.forge.access import masked_url
 from fleet_agentpack.forge.definition import (
     MARKETPLACE,
     PLUGIN_MANIFEST,
@@ -24,6 +24,7 @@ from fleet_agentpack.forge.names import (
     NO_VERSION,
     Kind,
     Reference,
+    Registry,
     checksum_of,
     git_url,
     is_commit,
@@ -31,7 +32,6 @@ from fleet_agentpack.forge.names import (
     is_registry_url,
     is_usable_name,
     local_path,
-    masked_url,
     path_in_market,
     plain_path,
     safe_url,

@@ -11,15 +11,16 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Struct, field
 
+from fleet_agentpack.forge.access import is_secret_name, masked
 from fleet_agentpack.forge.errors import ForgeError, Warnings, noted
 from fleet_agentpack.forge.names import (
+    DEFAULT_TTL_S,
     Directories,
+    Registry,
     Scope,
     is_address,
     is_ref,
     is_registry_url,
-    is_secret_name,
-    masked,
 )
 from fleet_agentpack.kit.mappings import UnparsableError, as_mapping, read_mapping
 from fleet_agentpack.kit.paths import expand_home
@@ -238,26 +239,10 @@ def _checked(path: Path, values: Mapping[str, Any], shown: str) -> ConfigLayer:
     return ConfigLayer(path, kept, warnings)
 
 
-DEFAULT_TTL_S = 3600
 LONGEST_KEY = 1000
 TREES = ("git", "directory")  # registries that hold the plugins themselves
 LISTING = ("manifest", *TREES)  # registries that list plugins
 STOCKYARD_URL = "https://stockyard.fractary.dev"
-
-
-@dataclass(frozen=True)
-class Registry:
-    """A place that plugins, or definitions, can be fetched from."""
-
-    name: str
-    url: str
-    priority: float
-    kind: str = "manifest"
-    enabled: bool = True
-    cache_ttl_s: float = DEFAULT_TTL_S
-    auth_type: str = "bearer"
-    token_env: str | None = None
-    ref: str = ""  # of a repository: a branch, tag or commit
 
 
 @dataclass(frozen=True)

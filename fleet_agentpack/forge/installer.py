@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fleet_agentpack.forge.catalogue import ManifestFile, Offer, origin_as_text, origin_of_text
-from fleet_agentpack.forge.configuration import Configuration, Registry
+from fleet_agentpack.forge.configuration import Configuration
 from fleet_agentpack.forge.errors import MOST_SHOWN, ForgeError, Loaded, Warnings, call, noted, run
 from fleet_agentpack.forge.folders import MANIFESTS, manifest_of
 from fleet_agentpack.forge.forks import is_breaking
 from fleet_agentpack.forge.names import (
     Reference,
+    Registry,
     Scope,
     checked_reference,
     is_usable_name,

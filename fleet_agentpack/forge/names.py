@@ -1,16 +1,16 @@
-"""What is named from outside, judged before it is used: definitions, addresses, directories."""
+"""What is named from outside, judged before it is used: definitions, directories, addresses."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
-from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from typing import Literal, cast, get_args
+from urllib.parse import unquote, urljoin, urlsplit
 
 from fleet_agentpack.forge.errors import ForgeError, list_all
 from fleet_agentpack.kit.files import write_atomic
@@ -160,21 +160,93 @@ def with_format(name: str) -> tuple[Format | None, str]:
     return (cast("Format", first), rest) if rest and first in get_args(Format) else (None, name)
 
 
-MASK = "***"
+@dataclass(frozen=True)
+class Directories:
+    """The project, the home and the environment that a service works with."""
 
-_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SECRET_KEY = re.compile(
-    r"(?:.*_)?(?:token|secret|password|passwd|passphrase|pwd|(?:api|access|private|signing)_?key"
-    r"|authorization|credentials?|cookie)\Z"
-)
-_SHORTEST_SECRET = 4  # shorter values would blank out ordinary words
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>]+")
-_PARAMETER = re.compile(r"([^&=]*)=([^&]*)")
-_SECRET_PARAMETERS = ("sig", "signature", "key", "code", "auth", "jwt", "session", "state")
-# A word, a number or a version; not letters and digits in a row as long as a key.
-_PLAIN_VALUE = re.compile(r"(?:[A-Za-z]{0,40}|[0-9]{0,12}|[\w./-]{0,15})\Z", re.ASCII)
-_SCHEME = re.compile(r"(\bBearer|^\s*(?:bearer|Basic|basic))\s+\S+")
-_HEADER = re.compile(r"\s*-{0,2}([A-Za-z][\w-]*)\s*[:=]\s*(?=\S)")  # also `--token=…`
+    root: Path | None  # the project's directory; None where there is no project
+    home: Path
+    environ: Mapping[str, str]
+    no_project: str = ""  # why there is none and what to do, as a sentence
+    start: Path | None = None  # of a caller's relative paths, unless it is the project
+
+    @property
+    def project(self) -> Path:
+        """The project's own definitions and configuration. Raises `ForgeError` without one."""
+        if self.root is None:
+            raise ForgeError("CONFIG_ERROR", "this needs a project", self.no_project)
+        return self.root / ".fractary"
+
+    @property
+    def user(self) -> Path:
+        """The user's directory, shared by all projects."""
+        return self.home / ".fractary"
+
+    @property
+    def claude(self) -> Path:
+        """Where Claude Code keeps what is the user's."""
+        return self.paths.expand("$CLAUDE_CONFIG_DIR")
+
+    @property
+    def codex(self) -> Path:
+        """Where Codex keeps what is the user's."""
+        return self.paths.expand("$CODEX_HOME")
+
+    @property
+    def paths(self) -> PathArguments:
+        """What paths mean that a caller gives."""
+        return PathArguments(self.start or self.root, self.home, self.environ, self.no_project)
+
+    def shown(self, path: Path | str) -> str:
+        """A path for a result: relative inside the project, else as it is."""
+        inside = self.root is not None and Path(path).is_relative_to(self.root)
+        return str(Path(path).relative_to(self.root)) if inside and self.root else str(path)
+
+    def expanded(self, text: str) -> Path:
+        """A configured path: `~` is the home, anything relative starts at the project."""
+        return (self.root or self.home) / expand_home(text, self.home)
+
+
+@contextmanager
+def writing_below(root: Path) -> Iterator[None]:
+    """Hold the lock of a `.fractary` directory. Raises `ForgeError` when a write fails inside."""
+    try:
+        with file_lock(root / ".forge.lock"):
+            yield
+    except LockTimeoutError as error:
+        raise ForgeError.conflict(
+            f"another command is writing to {root}", "Try again when it has ended"
+        ) from error
+    except OSError as error:
+        raise ForgeError.unwritable(Path(error.filename or root), error) from error
+    except SwapError as error:
+        raise ForgeError.conflict(
+            str(error), "Remove the cause, then run the command again", path=error.path
+        ) from error
+
+
+def write_file(path: Path, content: bytes | str) -> None:
+    """Replace a file; a symbolic link to it stays one."""
+    write_atomic(Path(os.path.realpath(path)), content, durable=True)
+
+
+DEFAULT_TTL_S = 3600
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A place that plugins, or definitions, can be fetched from."""
+
+    name: str
+    url: str
+    priority: float
+    kind: str = "manifest"
+    enabled: bool = True
+    cache_ttl_s: float = DEFAULT_TTL_S
+    auth_type: str = "bearer"
+    token_env: str | None = None
+    ref: str = ""  # of a repository: a branch, tag or commit
+
 
 GITHUB = "https://github.com"
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
@@ -184,76 +256,6 @@ _SCP = re.compile(
     r"(?P<user>[A-Za-z0-9_.-]+)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^:-][^:]*)\Z"
 )
 _CHECKSUM = re.compile(r"sha256[:-]([0-9a-f]{64})\Z", re.IGNORECASE)
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a key or a variable is named like a secret; `token_env` only names a variable."""
-    plain = _WORD_START.sub("_", name).lower().replace("-", "_")
-    return bool(_SECRET_KEY.match(plain))
-
-
-def masked(value: object, secrets: Collection[str] = (), key: str = "") -> object:
-    """A copy without secrets: by the key's name, by known value, and inside URLs and headers."""
-    if isinstance(value, Mapping):
-        pair = _named_by(value)
-        return {
-            name: masked(item, secrets, _closest(key, pair if name == "value" else str(name)))
-            for name, item in value.items()
-        }
-    if isinstance(value, list):
-        return [masked(item, secrets, key) for item in value]
-    if value is None or value == "":
-        return value
-    if is_secret_name(key):
-        return MASK
-    if not isinstance(value, str):
-        return value
-    # `max_tokens` is a number; `tokens` of text are what they are called
-    return MASK if is_secret_name(key.removesuffix("s")) else _masked_text(value, secrets)
-
-
-def masked_url(url: str) -> str:
-    """A URL without its user and password and without the secrets in its query and fragment."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return MASK
-    if not parts.scheme or not ("@" in parts.netloc or parts.query or parts.fragment):
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    netloc = f"{MASK}@{host}" if "@" in parts.netloc else host
-    query, fragment = (_PARAMETER.sub(_masked_parameter, each) for each in parts[3:])
-    return urlunsplit((parts.scheme, netloc, parts.path, query, fragment))
-
-
-def _masked_parameter(found: re.Match[str]) -> str:
-    """`ref=main` is shown; what is called or looks like a secret is not."""
-    name, value = unquote(found[1]), found[2]
-    secret = is_secret_name(name) or name.lower() in _SECRET_PARAMETERS
-    return f"{found[1]}={MASK}" if secret or not _PLAIN_VALUE.match(value) else found[0]
-
-
-def _named_by(pair: Mapping[Any, Any]) -> str:
-    """What `value` is the value of, in `{"name": "Authorization", "value": …}`."""
-    return next((pair[each] for each in ("name", "key") if isinstance(pair.get(each), str)), "")
-
-
-def _closest(outer: str, inner: str) -> str:
-    """The name to judge a value by; all that is inside a secret is secret."""
-    return outer if is_secret_name(outer) or is_secret_name(outer.removesuffix("s")) else inner
-
-
-def _masked_text(text: str, secrets: Collection[str]) -> str:
-    header = _HEADER.match(text)
-    if "PRIVATE KEY-----" in text:
-        return MASK
-    if header and is_secret_name(header[1]):
-        return f"{header[0]}{MASK}"
-    for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, MASK)
-    text = _SCHEME.sub(rf"\1 {MASK}", text)
-    return _URL.sub(lambda match: masked_url(match[0]), text)
 
 
 def is_commit(text: object) -> bool:
@@ -357,73 +359,3 @@ def scheme_of(url: str) -> str:
     if _SCP.match(url):
         return "ssh"
     return urlsplit(url).scheme or "file"
-
-
-@dataclass(frozen=True)
-class Directories:
-    """The project, the home and the environment that a service works with."""
-
-    root: Path | None  # the project's directory; None where there is no project
-    home: Path
-    environ: Mapping[str, str]
-    no_project: str = ""  # why there is none and what to do, as a sentence
-    start: Path | None = None  # of a caller's relative paths, unless it is the project
-
-    @property
-    def project(self) -> Path:
-        """The project's own definitions and configuration. Raises `ForgeError` without one."""
-        if self.root is None:
-            raise ForgeError("CONFIG_ERROR", "this needs a project", self.no_project)
-        return self.root / ".fractary"
-
-    @property
-    def user(self) -> Path:
-        """The user's directory, shared by all projects."""
-        return self.home / ".fractary"
-
-    @property
-    def claude(self) -> Path:
-        """Where Claude Code keeps what is the user's."""
-        return self.paths.expand("$CLAUDE_CONFIG_DIR")
-
-    @property
-    def codex(self) -> Path:
-        """Where Codex keeps what is the user's."""
-        return self.paths.expand("$CODEX_HOME")
-
-    @property
-    def paths(self) -> PathArguments:
-        """What paths mean that a caller gives."""
-        return PathArguments(self.start or self.root, self.home, self.environ, self.no_project)
-
-    def shown(self, path: Path | str) -> str:
-        """A path for a result: relative inside the project, else as it is."""
-        inside = self.root is not None and Path(path).is_relative_to(self.root)
-        return str(Path(path).relative_to(self.root)) if inside and self.root else str(path)
-
-    def expanded(self, text: str) -> Path:
-        """A configured path: `~` is the home, anything relative starts at the project."""
-        return (self.root or self.home) / expand_home(text, self.home)
-
-
-@contextmanager
-def writing_below(root: Path) -> Iterator[None]:
-    """Hold the lock of a `.fractary` directory. Raises `ForgeError` when a write fails inside."""
-    try:
-        with file_lock(root / ".forge.lock"):
-            yield
-    except LockTimeoutError as error:
-        raise ForgeError.conflict(
-            f"another command is writing to {root}", "Try again when it has ended"
-        ) from error
-    except OSError as error:
-        raise ForgeError.unwritable(Path(error.filename or root), error) from error
-    except SwapError as error:
-        raise ForgeError.conflict(
-            str(error), "Remove the cause, then run the command again", path=error.path
-        ) from error
-
-
-def write_file(path: Path, content: bytes | str) -> None:
-    """Replace a file; a symbolic link to it stays one."""
-    write_atomic(Path(os.path.realpath(path)), content, durable=True)

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from fleet_agentpack.forge.access import masked_url
 from fleet_agentpack.forge.catalogue import (
     GitFolder,
     LocalFolder,
@@ -31,7 +32,6 @@ from fleet_agentpack.forge.names import (
     Reference,
     checksum_of,
     is_usable_name,
-    masked_url,
     plain_path,
     safe_url,
     version_order,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.forge import results
+from fleet_agentpack.forge.access import AT_ONCE, Credentials, Request, Transport, masked_url
 from fleet_agentpack.forge.catalogue import (
     Catalogue,
     GitFolder,
@@ -25,11 +26,10 @@ from fleet_agentpack.forge.catalogue import (
     offers_of,
     read_catalogue,
 )
-from fleet_agentpack.forge.configuration import TREES, Registry
+from fleet_agentpack.forge.configuration import TREES
 from fleet_agentpack.forge.errors import ForgeError, call
-from fleet_agentpack.forge.names import MAX_MANIFEST_BYTES, Directories, local_path, masked_url
+from fleet_agentpack.forge.names import MAX_MANIFEST_BYTES, Directories, Registry, local_path
 from fleet_agentpack.forge.results import timestamp
-from fleet_agentpack.forge.transport import AT_ONCE, Credentials, Request, Transport
 from fleet_agentpack.forge.trees import PATIENT_S, QUICK_S, FolderTree, GitStore, GitTree, Tree
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.mappings import UnparsableError, parse_object, read_mapping

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fleet_agentpack.forge import results
+from fleet_agentpack.forge.access import Credentials, Keyring, Transport, Vault, masked_url
 from fleet_agentpack.forge.configuration import ConfigReader, Configuration, look_up
 from fleet_agentpack.forge.definition import MAX_DEFINITION_BYTES, SKILL_FILES, SUFFIXES, sought
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
 from fleet_agentpack.forge.index import DefinitionIndex, Progress
-from fleet_agentpack.forge.names import Directories, Kind, check_name, checked_reference, masked_url
-from fleet_agentpack.forge.transport import Credentials, Keyring, Transport, Vault
+from fleet_agentpack.forge.names import Directories, Kind, check_name, checked_reference
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import NoBaseError, is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text

@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+from fleet_agentpack.forge.access import is_secret_name
 from fleet_agentpack.forge.catalogue import Catalogue, Unavailable, offers_of
-from fleet_agentpack.forge.configuration import LISTING, Configuration, Registry
+from fleet_agentpack.forge.configuration import LISTING, Configuration
 from fleet_agentpack.forge.definition import BODY_FIELD, MARKETPLACE
 from fleet_agentpack.forge.errors import ForgeError, Warnings, noted, run
 from fleet_agentpack.forge.names import (
     Directories,
     Kind,
+    Registry,
     git_url,
     is_address,
     is_kebab,
     is_ref,
-    is_secret_name,
     local_path,
     write_file,
     writing_below,

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from fleet_agentpack.forge.access import masked_url
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.names import is_commit, masked_url, scheme_of
+from fleet_agentpack.forge.names import is_commit, scheme_of
 from fleet_agentpack.kit.files import UnreadableError, read_bytes
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
 from fleet_agentpack.kit.paths import EscapeError, check_relative, is_inside

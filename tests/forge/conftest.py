@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fleet_agentpack import cli
+from fleet_agentpack.forge.access import Transport
 from fleet_agentpack.forge.names import Directories
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.forge.transport import Transport
 from tests.forge import tree
 from tests.forge.registry import Site, serving
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.forge.access import Request, Transport
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
-from fleet_agentpack.forge.transport import Request, Transport
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.forge.registry import Site, serving
 from tests.forge.tree import plugin_manifest, write
@@ -356,7 +356,7 @@ def test_a_redirect_elsewhere_loses_the_token(
 
 
 def test_a_token_never_leaves_this_machine_unprotected(make: Callable[..., ForgeService]) -> None:
-    from fleet_agentpack.forge.configuration import Registry
+    from fleet_agentpack.forge.names import Registry
 
     forge = make(FRACTARY_REGISTRY_TOKEN="s3cret")
     credentials = forge.workspace().credentials

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.configuration import Registry
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.installer import Installer
-from fleet_agentpack.forge.names import git_url, is_ref
+from fleet_agentpack.forge.names import Registry, git_url, is_ref
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.forge.setup import RegistryAddition, add_registry
 from fleet_agentpack.kit.results import UNKNOWN

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.configuration import Registry
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.listing import Lockfile
-from fleet_agentpack.forge.names import Directories, Reference, writing_below
+from fleet_agentpack.forge.names import Directories, Reference, Registry, writing_below
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.forge.setup import check_url, put_registry, remove_registry
 from fleet_agentpack.kit.locks import file_lock

@@ -10,12 +10,11 @@ from datetime import UTC, datetime
 from fleet_agentpack.console.ask import ask_secret
 from fleet_agentpack.console.command import Commands, Console
 from fleet_agentpack.console.progress import progress
-from fleet_agentpack.forge.configuration import Registry
 from fleet_agentpack.forge.errors import ForgeError, Warnings
 from fleet_agentpack.forge.forking import create_fork, merge, plan_merge
 from fleet_agentpack.forge.installer import Installer
 from fleet_agentpack.forge.listing import Lockfile
-from fleet_agentpack.forge.names import Directories
+from fleet_agentpack.forge.names import Directories, Registry
 from fleet_agentpack.forge.service import Workspace, open_service
 from fleet_agentpack.forge.setup import (
     Draft,
