@@ -16,7 +16,7 @@ from fleet_agentpack.forge.forks import DefinitionFiles, Fork, ForkBases, Forks,
 from fleet_agentpack.forge.names import KINDS, Kind, Reference, parse_reference, writing_below
 from fleet_agentpack.forge.resolver import Resolver
 from fleet_agentpack.forge.results import timestamp
-from fleet_agentpack.forge.setup import Created, check_new_name, refuse_taken
+from fleet_agentpack.forge.setup import Created, check_new_name, definition_text, refuse_taken
 from fleet_agentpack.forge.three_way import (
     MISSING,
     Conflict,
@@ -186,8 +186,6 @@ def _in_layout_of(
     """Upstream's files as the fork would have them: the same main file, in the same form."""
     if other.suffix == ours.suffix:
         return other
-    from fleet_agentpack.forge.setup import definition_text
-
     fields = parse_text(other.text, other.suffix, upstream.kind)
     text = definition_text(fields, upstream.kind, "md" if ours.suffix == ".md" else "yaml")
     return DefinitionFiles(ours.main, {**other.others, ours.main: FileContent(text.encode())})
