@@ -436,13 +436,10 @@ def marketplace_faults(data: Mapping[str, Any], root: Path) -> Iterator[Fault]:
         "plugins": list_of(_entry),
     }
     yield from record(shape)(data, ())
-    entries = data.get("plugins")
-    names = (
-        [each.get("name") for each in entries if isinstance(each, dict)]
-        if isinstance(entries, list)
-        else []
-    )
-    for at, entry in enumerate(entries if isinstance(entries, list) else ()):
+    listed, metadata = data.get("plugins"), data.get("metadata")
+    entries = listed if isinstance(listed, list) else []
+    names = [each.get("name") for each in entries if isinstance(each, dict)]
+    for at, entry in enumerate(entries):
         if not isinstance(entry, dict):
             continue
         if isinstance(entry.get("name"), str) and names.count(entry["name"]) > 1:
@@ -451,13 +448,10 @@ def marketplace_faults(data: Mapping[str, Any], root: Path) -> Iterator[Fault]:
         if isinstance(source, str) and source.startswith("./") and not (root / source).is_dir():
             message = f"{source} does not exist; the plugin cannot be installed"
             yield Fault(("plugins", at, "source"), message, "advice")
-    metadata = data.get("metadata")
-    described = data.get("description") or (
-        isinstance(metadata, dict) and metadata.get("description")
-    )
-    if not described:
+    inner = metadata if isinstance(metadata, dict) else {}
+    if not (data.get("description") or inner.get("description")):
         yield Fault(("description",), "Consider describing what the marketplace offers", "advice")
-    if entries == []:
+    if listed == []:
         yield Fault(("plugins",), "The marketplace has no plugins", "advice")
 
 
