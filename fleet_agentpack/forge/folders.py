@@ -385,16 +385,16 @@ class Folders:
             return
         for base in (self._base("local"), self._directories.root / ".claude/skills"):
             for name, folder in plugin_folders(base, linked=True):
-                yield self._plugin(folder, "local", name)
+                yield self.plugin(folder, "local", name)
         for folder in self.repository.plugins:
-            yield self._plugin(folder, "local", folder.name)
+            yield self.plugin(folder, "local", folder.name)
         for name in MARKETPLACES:
             yield from self._of_marketplace(self._directories.root, name)
 
     def _global_plugins(self) -> Iterator[FoundPlugin]:
         for base in (self._base("global"), self._directories.claude / "skills"):
             for name, folder in plugin_folders(base, linked=True):
-                yield self._plugin(folder, "global", name)
+                yield self.plugin(folder, "global", name)
         plugins = self._index.manifest(self._directories.claude / INSTALLED).fields.get("plugins")
         for key, rows in plugins.items() if isinstance(plugins, dict) else ():
             name = str(key).partition("@")[0]
@@ -404,9 +404,9 @@ class Folders:
                 if not isinstance(place, str) or elsewhere or not os.path.isabs(place):  # noqa: PTH117
                     continue
                 if (folder := Path(place)).is_dir():
-                    yield self._plugin(folder, "global", name, {"version": row.get("version")})
+                    yield self.plugin(folder, "global", name, {"version": row.get("version")})
 
-    def _plugin(
+    def plugin(
         self, folder: Path, scope: Scope, known_as: str, entry: Mapping[str, Any] | None = None
     ) -> FoundPlugin:
         """The plugin in a directory; what its manifest leaves out, an entry for it may say."""
@@ -440,7 +440,7 @@ class Folders:
                 continue
             folder = root / inner
             if folder.is_dir() and is_inside(folder, root):
-                yield self._plugin(folder, "local", entry["name"], entry)
+                yield self.plugin(folder, "local", entry["name"], entry)
 
     def _of_home(self, kind: Kind) -> Iterator[DefinitionFolder]:
         """The directories that programs read for every project."""

@@ -14,7 +14,7 @@ from fleet_agentpack.forge.catalogue import ManifestFile, Offer
 from fleet_agentpack.forge.configuration import Configuration
 from fleet_agentpack.forge.definition import sought, version_of
 from fleet_agentpack.forge.errors import ADD_REGISTRY, ForgeError, noted, run
-from fleet_agentpack.forge.folders import Folders, manifest_of, plugin_folders
+from fleet_agentpack.forge.folders import Folders, FoundPlugin, manifest_of, plugin_folders
 from fleet_agentpack.forge.names import MAX_MANIFEST_BYTES, NO_VERSION, Format, Reference, Scope
 from fleet_agentpack.forge.packages import (
     Package,
@@ -99,8 +99,19 @@ class InstalledPlugin(PluginVersion):
 
     folder: Path
     manifest: Mapping[str, Any]
+    format: Maybe[Format]  # left out where it is Fractary's own
     place: Place
     pin: Pin | None = None  # what the lockfile says of it
+
+    @classmethod
+    def of(cls, found: FoundPlugin, place: Place, pin: Pin | None = None) -> InstalledPlugin:
+        """A plugin as it is known: what was installed keeps the name that it was asked for by."""
+        name, version = found.name, found.version
+        if pin:
+            name = _folder_name(found.folder)
+            version = version_of(found.manifest) or pin.version
+        written_in = UNKNOWN if found.format == "fractary" else found.format
+        return cls(name, version, found.scope, found.folder, found.manifest, written_in, place, pin)
 
     def is_behind(self, offer: Offer) -> bool:
         """Whether an offer is newer; without versions another revision is."""
@@ -250,16 +261,12 @@ class Plugins:
                 pins = {}
                 interrupted.append(str(error))
             for folder_name, folder in plugin_folders(place.base):
-                path = manifest_of(folder)
-                try:
-                    manifest = read_mapping(path, MAX_MANIFEST_BYTES) if path else {}
-                except FileNotFoundError:
-                    continue
-                except UnparsableError as error:
-                    shown = self._configuration.directories.shown(path or folder)
-                    broken.setdefault(folder_name, f"{shown}: {error}")
-                    continue
-                found.append(_installed(place, folder_name, folder, manifest, pins))
+                plugin = self._folders.plugin(folder, place.scope, folder_name)
+                if plugin.problem:
+                    shown = self._configuration.directories.shown(manifest_of(folder) or folder)
+                    broken.setdefault(folder_name, f"{shown}: {plugin.problem}")
+                else:
+                    found.append(InstalledPlugin.of(plugin, place, pins.get(folder_name)))
             if place.swap.is_pending:
                 interrupted.append(
                     f"An installation ({place.scope}) was interrupted; the next "
@@ -283,8 +290,7 @@ class Plugins:
                     broken[plugin.name] = f"{shown}: its manifest is {plugin.problem}"
                     continue
                 at = Place(each, "claude", plugin.folder.parent)
-                about = (plugin.name, plugin.version, each, plugin.folder, plugin.manifest)
-                found.append(InstalledPlugin(*about, at))
+                found.append(InstalledPlugin.of(plugin, at))
         return replace(installed, plugins=(*installed.plugins, *found), broken=broken)
 
     def listing(self, scope: str, *, outdated: bool) -> results.PluginList:
@@ -410,7 +416,7 @@ class Plugins:
             path=self._configuration.directories.shown(plugin.folder),
             hasUpdate=UNKNOWN if latest is None else newer,
             latestVersion=latest or UNKNOWN,
-            format=_format(plugin.folder),
+            format=plugin.format,
         )
 
     def _local_info(
@@ -424,32 +430,11 @@ class Plugins:
         parts = components(own.manifest, own.folder)
         found = plugin_info(own.name, own.version, own.manifest, parts)
         copy = self._installed_copy(own)
-        return replace(found, format=_format(own.folder), installed=copy)
+        return replace(found, format=own.format, installed=copy)
 
     def _installed_copy(self, plugin: InstalledPlugin) -> results.InstalledCopy:
         shown = self._configuration.directories.shown(plugin.folder)
         return results.InstalledCopy(plugin.scope, shown, plugin.version)
-
-
-def _installed(
-    place: Place,
-    folder_name: str,
-    folder: Path,
-    manifest: Mapping[str, Any],
-    pins: Mapping[str, Pin],
-) -> InstalledPlugin:
-    """A plugin as it is known: what was installed keeps the name that it was asked for by."""
-    pin, own = pins.get(folder_name), manifest.get("name")
-    name = own if isinstance(own, str) and own and pin is None else folder_name
-    is_claude = _format(folder) is not UNKNOWN
-    version = version_of(manifest) or (pin.version if pin else NO_VERSION if is_claude else "")
-    return InstalledPlugin(name, version, place.scope, folder, manifest, place, pin)
-
-
-def _format(folder: Path) -> Maybe[Format]:
-    """The dialect of a plugin, left out where it is Fractary's own."""
-    path = manifest_of(folder)
-    return UNKNOWN if path and path.parent.name != ".claude-plugin" else "claude-plugin"
 
 
 def _folder_name(folder: Path) -> str:

@@ -69,6 +69,14 @@ def test_installed_plugins_are_listed_scoped_ones_included(full: ForgeService) -
     assert full.plugin_list("global").total == 2
 
 
+def test_a_plugin_is_listed_by_a_name_that_can_be_asked_for(forge: ForgeService) -> None:
+    manifest = {"name": "My Plugin!", "version": "1.0.0"}
+    write(forge.directories.project, {"plugins/mine/plugin.json": manifest})
+    names = [row.name for row in forge.plugin_list().plugins]
+    assert names == ["mine"]
+    assert forge.plugin_info("mine").version == "1.0.0"
+
+
 def test_listing_asks_no_network_but_outdated_does(full: ForgeService, stocked: Site) -> None:
     assert "hasUpdate" not in jsonable(full.plugin_list())["plugins"][0]
     assert stocked.asked == []
