@@ -311,7 +311,7 @@ def against_the_command_line(count: int) -> None:
 def long_lists(count: int) -> None:
     """A second list costs at most a tenth of the first, and a change is seen."""
     with project(2 * count) as root:
-        from fleet_agentpack.forge.files import Directories
+        from fleet_agentpack.forge.names import Directories
         from fleet_agentpack.forge.service import ForgeService
 
         time.sleep(0.2)

@@ -11,7 +11,7 @@ from typing import Any, NotRequired, TypedDict
 from fleet_agentpack.climpt.project_files import MAX_BYTES, UnusableFileError
 from fleet_agentpack.climpt.registry import Command, parse
 from fleet_agentpack.kit.files import UnreadableError, read_text, write_atomic
-from fleet_agentpack.kit.results import UNKNOWN, jsonable
+from fleet_agentpack.kit.results import UNKNOWN, json_file, jsonable
 
 Key = tuple[str, str, str]
 
@@ -100,7 +100,7 @@ class RegistryFile:
 
     def write(self) -> None:
         """Write the file, all of it or nothing."""
-        write_atomic(self.path, json.dumps(self.data, indent=2, ensure_ascii=False) + "\n")
+        write_atomic(self.path, json_file(self.data))
 
 
 def record_of(command: Command) -> Record:

@@ -13,9 +13,9 @@ from pathlib import Path
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.names import is_name, is_version
 from fleet_agentpack.enact.receipt import Receipt
-from fleet_agentpack.enact.tool_lists import encoded, read_object
+from fleet_agentpack.enact.tool_lists import read_object
 from fleet_agentpack.enact.trust.identity import Signer
-from fleet_agentpack.kit.results import UNKNOWN, Maybe, jsonable
+from fleet_agentpack.kit.results import UNKNOWN, Maybe, json_file, jsonable
 from fleet_agentpack.kit.shapes import objects
 
 LOCK_NAME = "tools.lock.json"
@@ -112,7 +112,7 @@ class LockFile:
         """What the file holds; the same tools are the same bytes."""
         rows = {name: jsonable(each.row()) for name, each in sorted(self.tools.items())}
         named = {"toolset": self.toolset} if self.toolset else {}
-        return encoded({"lockfile_version": FORMAT, **named, "tools": rows})
+        return json_file({"lockfile_version": FORMAT, **named, "tools": rows})
 
 
 def _locked(path: Path, name: str, row: object) -> LockedTool:

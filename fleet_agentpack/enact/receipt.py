@@ -13,9 +13,8 @@ from typing import Any
 from fleet_agentpack.enact.bundle import FileRecord, Folder
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.permissions import NOTHING, Permissions
-from fleet_agentpack.enact.tool_lists import encoded
 from fleet_agentpack.enact.trust.identity import NOBODY, Signer
-from fleet_agentpack.kit.results import jsonable
+from fleet_agentpack.kit.results import json_file, jsonable
 from fleet_agentpack.kit.semver import Version, VersionError
 from fleet_agentpack.kit.shapes import objects
 
@@ -79,7 +78,7 @@ class Receipt:
     def content(self) -> bytes:
         """The receipt as it is stored; the order of the fields is that of the file."""
         files = dict(sorted(self.files.items()))
-        return encoded(jsonable(replace(self, digest=f"sha256:{self.digest}", files=files)))
+        return json_file(jsonable(replace(self, digest=f"sha256:{self.digest}", files=files)))
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Receipt:

@@ -5,32 +5,25 @@ Both are read strictly and written whole; unknown keys are kept.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.enact.errors import EnactError
-from fleet_agentpack.kit.files import read_text
+from fleet_agentpack.kit.files import UnreadableError, read_bytes
+from fleet_agentpack.kit.mappings import UnparsableError, parse_object
+from fleet_agentpack.kit.results import json_file
 
 
 def read_object(path: Path) -> dict[str, object] | None:
     """A JSON object; None when there is no file. Raises `EnactError` for anything else."""
     try:
-        found = json.loads(read_text(path))
+        return parse_object(read_bytes(path))
     except FileNotFoundError:
         return None
-    except (ValueError, RecursionError) as error:
+    except (UnreadableError, UnparsableError) as error:
         raise EnactError.store_corrupt(path, str(error)) from error
-    if not isinstance(found, dict):
-        raise EnactError.store_corrupt(path, "it is not a JSON object")
-    return found
-
-
-def encoded(data: Mapping[str, Any]) -> bytes:
-    """The content of a JSON file, indented for people."""
-    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ class ToolsFile:
 
     def content(self) -> bytes:
         """What the file holds."""
-        return encoded(self.data)
+        return json_file(self.data)
 
     def adding(self, name: str, version: str) -> ToolsFile:
         """The same, with this tool added."""
@@ -128,7 +121,7 @@ class McpFile:
         """What the file holds."""
         toolsets = {name: list(members) for name, members in self.toolsets.items()}
         lists = {"tools": dict(self.tools), "toolsets": toolsets, "activeToolset": self.active}
-        return encoded({**self.other, **lists})
+        return json_file({**self.other, **lists})
 
 
 def _without(tools: Mapping[str, str], name: str) -> dict[str, str]:

@@ -136,32 +136,6 @@ class ForgeError(AppError):
         return cls("VALIDATION_ERROR", message, *suggestions, **details)
 
     @classmethod
-    def definition_missing(
-        cls, kind: str, name: str, *, searched: Sequence[str], advice: str = "", **details: Any
-    ) -> ForgeError:
-        """No definition of that name in any tier that was searched; advice if one could not be."""
-        similar = details.get("similar") or []
-        versions = details.get("availableVersions") or []
-        what, hint = f"No {kind} {name!r}", []
-        if versions:
-            what = f"{kind.capitalize()} {name!r} has no version {details['version']!r}"
-            hint = [f"Ask for another version: {', '.join(versions[:MOST_SHOWN])}"]
-        elif similar:
-            hint = [f"Did you mean {', '.join(similar)}?"]
-        off = ": there is no project" if advice else ": this source is switched off"
-        where = f" in {', '.join(searched)}" if searched else off
-        return cls(
-            "AGENT_NOT_FOUND" if kind == "agent" else "TOOL_NOT_FOUND",
-            f"{what}{where}",
-            *hint,
-            *([advice] if advice else [] if searched else [SWITCH_ON]),
-            list_all(kind),
-            name=name,
-            **details,
-            searched=list(searched),
-        )
-
-    @classmethod
     def plugin_missing(
         cls,
         name: str,
@@ -228,15 +202,10 @@ class ForgeError(AppError):
         )
 
     @classmethod
-    def network(cls, message: str, **details: Any) -> ForgeError:
+    def network(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:
         """A server that did not answer as it should."""
-        return cls(
-            "NETWORK_ERROR",
-            message,
-            "Check the connection and try again",
-            SEE_REGISTRIES,
-            **details,
-        )
+        steps = (*(suggestions or ("Check the connection and try again",)), SEE_REGISTRIES)
+        return cls("NETWORK_ERROR", message, *steps, **details)
 
     @classmethod
     def conflict(cls, message: str, *suggestions: Step, **details: Any) -> ForgeError:

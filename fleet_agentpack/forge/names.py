@@ -1,23 +1,43 @@
-"""Names and references from outside, checked before they are used; which definition is which."""
+"""What is named from outside, judged before it is used: definitions, directories, addresses."""
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
+from urllib.parse import unquote, urljoin, urlsplit
 
 from fleet_agentpack.forge.errors import ForgeError, list_all
+from fleet_agentpack.kit.files import write_atomic
+from fleet_agentpack.kit.journal import SwapError
+from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
+from fleet_agentpack.kit.paths import EscapeError, PathArguments, check_relative, expand_home
+from fleet_agentpack.kit.proxies import is_loopback
 from fleet_agentpack.kit.semver import Version, VersionError, best_version
 
 Kind = Literal["agent", "tool"]
 Source = Literal["local", "global", "stockyard"]
 Scope = Literal["local", "global"]
+Format = Literal[
+    "fractary",
+    "claude-agent",
+    "claude-command",
+    "claude-plugin",
+    "agent-skill",
+    "codex-agent",
+    "copilot-agent",
+]
 
 KINDS: tuple[Kind, ...] = ("agent", "tool")
 LONGEST_NAME = 200
 LONGEST_SHOWN = 80
+NO_VERSION = "0.0.0"  # of what has none, nor a plugin that has
+MAX_MANIFEST_BYTES = 10_000_000
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._:-]*"
 _NAME = re.compile(rf"(?:@?{_PART}/)?(?:{_PART}/){{0,2}}{_PART}\Z")
@@ -108,20 +128,6 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"
 
 
-Format = Literal[
-    "fractary",
-    "claude-agent",
-    "claude-command",
-    "claude-plugin",
-    "agent-skill",
-    "codex-agent",
-    "copilot-agent",
-]
-
-
-NO_VERSION = "0.0.0"  # of what has none, nor a plugin that has
-
-
 @dataclass(frozen=True)
 class Identity:
     """A definition apart from its contents; two owners may each have one of the same name."""
@@ -152,3 +158,204 @@ def with_format(name: str) -> tuple[Format | None, str]:
     """The format that a name starts with, if any, and the rest of it."""
     first, _, rest = name.partition("/")
     return (cast("Format", first), rest) if rest and first in get_args(Format) else (None, name)
+
+
+@dataclass(frozen=True)
+class Directories:
+    """The project, the home and the environment that a service works with."""
+
+    root: Path | None  # the project's directory; None where there is no project
+    home: Path
+    environ: Mapping[str, str]
+    no_project: str = ""  # why there is none and what to do, as a sentence
+    start: Path | None = None  # of a caller's relative paths, unless it is the project
+
+    @property
+    def project(self) -> Path:
+        """The project's own definitions and configuration. Raises `ForgeError` without one."""
+        if self.root is None:
+            raise ForgeError("CONFIG_ERROR", "this needs a project", self.no_project)
+        return self.root / ".fractary"
+
+    @property
+    def user(self) -> Path:
+        """The user's directory, shared by all projects."""
+        return self.home / ".fractary"
+
+    @property
+    def claude(self) -> Path:
+        """Where Claude Code keeps what is the user's."""
+        return self.paths.expand("$CLAUDE_CONFIG_DIR")
+
+    @property
+    def codex(self) -> Path:
+        """Where Codex keeps what is the user's."""
+        return self.paths.expand("$CODEX_HOME")
+
+    @property
+    def paths(self) -> PathArguments:
+        """What paths mean that a caller gives."""
+        return PathArguments(self.start or self.root, self.home, self.environ, self.no_project)
+
+    def shown(self, path: Path | str) -> str:
+        """A path for a result: relative inside the project, else as it is."""
+        inside = self.root is not None and Path(path).is_relative_to(self.root)
+        return str(Path(path).relative_to(self.root)) if inside and self.root else str(path)
+
+    def expanded(self, text: str) -> Path:
+        """A configured path: `~` is the home, anything relative starts at the project."""
+        return (self.root or self.home) / expand_home(text, self.home)
+
+
+@contextmanager
+def writing_below(root: Path) -> Iterator[None]:
+    """Hold the lock of a `.fractary` directory. Raises `ForgeError` when a write fails inside."""
+    try:
+        with file_lock(root / ".forge.lock"):
+            yield
+    except LockTimeoutError as error:
+        raise ForgeError.conflict(
+            f"another command is writing to {root}", "Try again when it has ended"
+        ) from error
+    except OSError as error:
+        raise ForgeError.unwritable(Path(error.filename or root), error) from error
+    except SwapError as error:
+        raise ForgeError.conflict(
+            str(error), "Remove the cause, then run the command again", path=error.path
+        ) from error
+
+
+def write_file(path: Path, content: bytes | str) -> None:
+    """Replace a file; a symbolic link to it stays one."""
+    write_atomic(Path(os.path.realpath(path)), content, durable=True)
+
+
+DEFAULT_TTL_S = 3600
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A place that plugins, or definitions, can be fetched from."""
+
+    name: str
+    url: str
+    priority: float
+    kind: str = "manifest"
+    enabled: bool = True
+    cache_ttl_s: float = DEFAULT_TTL_S
+    auth_type: str = "bearer"
+    token_env: str | None = None
+    ref: str = ""  # of a repository: a branch, tag or commit
+
+
+GITHUB = "https://github.com"
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+@-]*\Z")
+_OWNER_REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.-]+\Z")
+_SCP = re.compile(
+    r"(?P<user>[A-Za-z0-9_.-]+)@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?P<path>[^:-][^:]*)\Z"
+)
+_CHECKSUM = re.compile(r"sha256[:-]([0-9a-f]{64})\Z", re.IGNORECASE)
+
+
+def is_commit(text: object) -> bool:
+    """Whether a text is a whole commit id."""
+    return isinstance(text, str) and bool(_COMMIT.match(text))
+
+
+def is_ref(text: object) -> bool:
+    """Whether a text can be the name of a branch or tag, and nothing else."""
+    return isinstance(text, str) and bool(_REF.match(text)) and ".." not in text
+
+
+def git_url(text: str) -> str | None:
+    """A URL that git may fetch from: `owner/repo` is on GitHub, `git@host:path` is SSH."""
+    if _OWNER_REPO.match(text):
+        return f"{GITHUB}/{text.removesuffix('.git')}.git"
+    if scp := _SCP.match(text):
+        return f"ssh://{scp['user']}@{scp['host']}/{scp['path'].lstrip('/')}"
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname or ""
+        parts.port  # noqa: B018 - raises for an invalid port
+    except ValueError:
+        return None
+    if not text.isprintable() or " " in text or parts.query or parts.fragment:
+        return None
+    if parts.scheme == "file":
+        return text if parts.netloc in ("", "localhost") and parts.path.startswith("/") else None
+    if parts.scheme not in ("https", "ssh", "http") or not host or host.startswith("-"):
+        return None
+    return None if parts.scheme == "http" and not is_loopback(host) else text
+
+
+def local_path(url: str) -> Path:
+    """The path in a `file:` URL."""
+    return Path(unquote(urlsplit(url).path))
+
+
+def is_address(url: str) -> bool:
+    """Whether a registry can be at this URL; git reads from SSH too."""
+    return is_registry_url(url) or (url.startswith("ssh://") and url.isprintable())
+
+
+def is_registry_url(url: str) -> bool:
+    """Whether a registry can be read from this URL."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises for an invalid port
+    except ValueError:
+        return False
+    if not url.isprintable():
+        return False
+    if parts.scheme == "file":
+        return parts.netloc in ("", "localhost") and parts.path.startswith("/")
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def plain_path(path: object) -> str | None:
+    """A path inside a repository, empty for all of it; None for one that leads out."""
+    if not isinstance(path, str) or path.startswith("/"):
+        return None
+    plain = posixpath.normpath(path or ".")
+    if plain == ".":
+        return ""
+    try:
+        return str(check_relative(plain))
+    except EscapeError:
+        return None
+
+
+def path_in_market(market: Mapping[str, object], source: object) -> str | None:
+    """The directory that an entry's relative source means; None outside the marketplace."""
+    metadata = market.get("metadata")
+    root = metadata.get("pluginRoot") if isinstance(metadata, Mapping) else None
+    if isinstance(source, str) and isinstance(root, str) and not source.startswith("./"):
+        source = f"{root}/{source}"
+    return plain_path(source)
+
+
+def checksum_of(value: object) -> str | None:
+    """The hexadecimal digest in `sha256:…` or `sha256-…`, None for anything else."""
+    match = _CHECKSUM.match(value) if isinstance(value, str) else None
+    return match[1].lower() if match else None
+
+
+def safe_url(base: str, url: object) -> str | None:
+    """A URL that a manifest refers to; a remote one may not point into this machine's files."""
+    if not isinstance(url, str) or not url:
+        return None
+    try:
+        target = urljoin(base, url)
+    except ValueError:
+        return None
+    if not is_registry_url(target) or (target.startswith("file:") and not base.startswith("file:")):
+        return None
+    return target
+
+
+def scheme_of(url: str) -> str:
+    """How git would reach an address."""
+    if _SCP.match(url):
+        return "ssh"
+    return urlsplit(url).scheme or "file"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from fleet_agentpack.forge.errors import Warnings
@@ -396,3 +397,8 @@ class ForkCheck:
     total: int
     hasUpdates: bool
     warnings: Warnings = UNKNOWN
+
+
+def timestamp(now: datetime) -> str:
+    """A time as the original program writes it."""
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -5,32 +5,84 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fleet_agentpack.forge import results
-from fleet_agentpack.forge.config.addresses import masked_url
-from fleet_agentpack.forge.config.configuration import ConfigReader, Configuration, look_up
-from fleet_agentpack.forge.definitions.definition import MAX_DEFINITION_BYTES, SUFFIXES
-from fleet_agentpack.forge.definitions.dialects import SKILL_FILES, sought
-from fleet_agentpack.forge.definitions.index import DefinitionIndex, Progress
-from fleet_agentpack.forge.definitions.repository import manifest_of
+from fleet_agentpack.forge.access import Credentials, Keyring, Transport, Vault, masked_url
+from fleet_agentpack.forge.configuration import ConfigReader, Configuration, look_up
+from fleet_agentpack.forge.definition import MAX_DEFINITION_BYTES, SKILL_FILES, SUFFIXES, sought
 from fleet_agentpack.forge.errors import SWITCH_ON, ForgeError, call, list_all, run
-from fleet_agentpack.forge.files import Directories
-from fleet_agentpack.forge.names import Kind, check_name, checked_reference
-from fleet_agentpack.forge.registries.credentials import Credentials, Keyring, Vault
-from fleet_agentpack.forge.registries.transport import Transport
-from fleet_agentpack.forge.workspace import Workspace
+from fleet_agentpack.forge.index import DefinitionIndex, Progress
+from fleet_agentpack.forge.names import Directories, Kind, check_name, checked_reference
 from fleet_agentpack.kit.files import UnreadableError, read_text
 from fleet_agentpack.kit.paths import NoBaseError, is_inside
 from fleet_agentpack.kit.results import UNKNOWN, Maybe, to_text
 from fleet_agentpack.settings import Settings
 
 if TYPE_CHECKING:
-    from fleet_agentpack.forge.command_results import Merge
-    from fleet_agentpack.forge.definitions.resolver import Resolver
-    from fleet_agentpack.forge.definitions.tree_validation import TreeVerdict
+    from fleet_agentpack.forge.catalogue import Stockyard
+    from fleet_agentpack.forge.forking import Merge
+    from fleet_agentpack.forge.forks import Forks
+    from fleet_agentpack.forge.plugins import Plugins
+    from fleet_agentpack.forge.registries import Cache, RegistryClient
+    from fleet_agentpack.forge.resolver import Resolver
+    from fleet_agentpack.forge.validation import JudgedFile, TreeVerdict
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The parts that one call works with, each imported and made when it is first needed."""
+
+    configuration: Configuration
+    index: DefinitionIndex
+    transport: Transport
+    credentials: Credentials
+    clock: Callable[[], float]
+
+    @cached_property
+    def cache(self) -> Cache:
+        """What was fetched before."""
+        from fleet_agentpack.forge.registries import Cache
+
+        return Cache(self.configuration.cache_directory, self.configuration.directories, self.clock)
+
+    @cached_property
+    def registries(self) -> RegistryClient:
+        """The registries that offer plugins."""
+        from fleet_agentpack.forge.registries import RegistryClient
+
+        environ = self.configuration.directories.environ
+        return RegistryClient(self.cache, self.transport, self.credentials, environ)
+
+    @cached_property
+    def resolver(self) -> Resolver:
+        """Agents and tools by name."""
+        from fleet_agentpack.forge.resolver import Resolver
+
+        return Resolver(self.configuration, self.index, self._stockyard)
+
+    def _stockyard(self) -> Stockyard:
+        from fleet_agentpack.forge.catalogue import Stockyard
+
+        return Stockyard(self.configuration.stockyard, self.registries)
+
+    @cached_property
+    def plugins(self) -> Plugins:
+        """Installed and offered plugins."""
+        from fleet_agentpack.forge.plugins import Plugins
+
+        return Plugins(self.configuration, self.registries, self.resolver.places)
+
+    @cached_property
+    def forks(self) -> Forks:
+        """Forked agents and tools."""
+        from fleet_agentpack.forge.forks import Forks
+
+        return Forks(self.configuration, self.resolver)
+
 
 LOG_LEVELS = {
     "debug": logging.DEBUG,
@@ -87,7 +139,7 @@ class ForgeService:
         report: Progress | None = None,
     ) -> results.AgentList | results.ToolList:
         """Agents or tools, nearest first; of several tags one is enough."""
-        from fleet_agentpack.forge.definitions.listing import list_definitions
+        from fleet_agentpack.forge.listing import list_definitions
 
         workspace = self.workspace()
         resolver = workspace.resolver
@@ -113,7 +165,7 @@ class ForgeService:
 
     def names(self, kind: Kind | Literal["plugin", "fork"]) -> list[str]:
         """The names of everything of a kind. Raises `ForgeError`."""
-        from fleet_agentpack.forge.definitions.listing import list_definitions
+        from fleet_agentpack.forge.listing import list_definitions
 
         if kind == "plugin":
             return [row.name for row in self.plugin_list().plugins]
@@ -126,7 +178,7 @@ class ForgeService:
         self, kind: Kind, name: str, version: str | None = None, source: str = "all"
     ) -> results.AgentInfo | results.ToolInfo:
         """One agent or tool in detail. Raises `ForgeError`."""
-        from fleet_agentpack.forge.definitions.inheritance import agent_info, tool_info
+        from fleet_agentpack.forge.listing import agent_info, tool_info
 
         reference = checked_reference(kind, name, version)
         workspace = self.workspace()
@@ -145,7 +197,7 @@ class ForgeService:
         anywhere: bool = False,
     ) -> results.Validation:
         """Validate a definition by path or by name. Raises `ForgeError` when there is none."""
-        from fleet_agentpack.forge.definitions.validation import validate
+        from fleet_agentpack.forge.validation import validate
 
         if (path is None) == (name is None):
             raise ForgeError.invalid(
@@ -173,9 +225,9 @@ class ForgeService:
         self, paths: Sequence[str], *, strict: bool = False, fix: bool = False
     ) -> TreeVerdict:
         """Validate everything in some directories, or single files. Raises `ForgeError`."""
-        from fleet_agentpack.forge.definitions.tree_validation import TreeValidation, joined
+        from fleet_agentpack.forge.validation import TreeValidation, tree_verdict
 
-        verdicts = []
+        files: list[JudgedFile] = []
         for text in paths or ["."]:
             path = self._existing(text)
             root = path if path.is_dir() else self._tree_around(path)
@@ -183,8 +235,8 @@ class ForgeService:
             workspace = replace(self.workspace(), configuration=ConfigReader(directories).load())
             tree = TreeValidation(workspace.resolver, directories, self.directories.shown)
             only = None if path.is_dir() else path
-            verdicts.append(tree.run(strict=strict, fix=fix, only=only))
-        return joined(verdicts)
+            files += tree.run(fix=fix, only=only)
+        return tree_verdict(files, strict=strict)
 
     def _existing(self, text: str) -> Path:
         try:
@@ -213,6 +265,8 @@ class ForgeService:
 
     def plugin_manifest_text(self, name: str) -> tuple[str, str]:
         """The manifest of an installed plugin and its ending. Raises `ForgeError`."""
+        from fleet_agentpack.forge.folders import manifest_of
+
         check_name("plugin", name)
         plugin = self.workspace().plugins.present().find(name)
         path = manifest_of(plugin.folder) if plugin else None
@@ -314,7 +368,7 @@ class ForgeService:
 
     def merge_plan(self, name: str) -> Merge:
         """What merging upstream into a fork would do. Raises `ForgeError`."""
-        from fleet_agentpack.forge.forks.merge import plan_merge
+        from fleet_agentpack.forge.forking import plan_merge
 
         check_name("agent", name)
         workspace = self.workspace()

@@ -101,6 +101,11 @@ def to_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def json_file(data: object) -> bytes:
+    """The content of a JSON file, indented for people."""
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+
+
 def _key(key: Any) -> str:
     return clean(str(key.value if isinstance(key, enum.Enum) else key))
 

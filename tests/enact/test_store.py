@@ -89,7 +89,10 @@ def test_keys_that_we_do_not_know_are_kept(service: EnactService, tools: Path, h
 
 
 @pytest.mark.parametrize("name", ["tools.json", "mcp.json"])
-@pytest.mark.parametrize("content", ["{", "[]", '{"tools": []}', '{"tools": {"a/b": 1}}', "\xff"])
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[]", '{"tools": []}', '{"tools": {"a/b": 1}}', "\xff", '{"tools": {}, "tools": {}}'],
+)
 def test_a_corrupt_file_is_reported_and_left_alone(
     service: EnactService, tools: Path, home: Path, name: str, content: str
 ) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack import cli
-from fleet_agentpack.forge.files import Directories
-from fleet_agentpack.forge.registries.transport import Transport
+from fleet_agentpack.forge.access import Transport
+from fleet_agentpack.forge.names import Directories
 from fleet_agentpack.forge.service import ForgeService
 from tests.forge import tree
 from tests.forge.registry import Site, serving

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_agentpack.forge.definitions import inheritance, resolver, validation
+from fleet_agentpack.forge import resolver, validation
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
@@ -43,7 +43,7 @@ def test_thousands_of_references_are_not_all_looked_up(
     info = jsonable(forge.info("agent", "many"))
     result = forge.validate("agent", name="many")
     calls, kinds = 2, 2  # each reference may be a tool or an agent
-    assert 0 < len(sought) <= calls * kinds * inheritance.MOST_LOOKED_UP
+    assert 0 < len(sought) <= calls * kinds * resolver.MOST_LOOKED_UP
     assert len(info["dependencies"]) == 20_000
     assert "Too many tools: the last 19800 were not looked up" in info["warnings"]
     assert "Only the first 200 tools were looked up (line 8)" in [
@@ -54,7 +54,7 @@ def test_thousands_of_references_are_not_all_looked_up(
 def test_a_wide_graph_of_tools_is_followed_only_so_far(
     forge: ForgeService, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = 3 * inheritance.MOST_LOOKED_UP
+    size = 3 * resolver.MOST_LOOKED_UP
     for index in range(size):
         needs = ", ".join(f"tool-{other}" for other in range(index + 1, min(index + 21, size)))
         write(work, "tool", f"tool-{index}", more=f"depends_on: [{needs}]\n")
@@ -67,7 +67,7 @@ def test_a_wide_graph_of_tools_is_followed_only_so_far(
     )
     assert jsonable(forge.info("tool", "tool-0"))["name"] == "tool-0"
     assert len(opened) == len(set(opened))  # each file once
-    assert len(opened) < 2 * inheritance.MOST_LOOKED_UP
+    assert len(opened) < 2 * resolver.MOST_LOOKED_UP
 
 
 def test_a_long_list_of_faults_is_cut_short(forge: ForgeService, work: Path) -> None:

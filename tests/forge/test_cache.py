@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import Directories
-from fleet_agentpack.forge.registries.cache import Cache, readable_size
+from fleet_agentpack.forge.names import Directories
+from fleet_agentpack.forge.registries import Cache, readable_size
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
 from tests.forge.tree import write

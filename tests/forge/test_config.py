@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.config.configuration import look_up
+from fleet_agentpack.forge.configuration import look_up
 from fleet_agentpack.forge.errors import ForgeError
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable

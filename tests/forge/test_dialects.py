@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.files import Directories
-from fleet_agentpack.forge.names import Kind
+from fleet_agentpack.forge.names import Directories, Kind
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.forge import programs

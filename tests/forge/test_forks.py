@@ -11,11 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.forks.three_way import (
-    differences,
-    same,
-)
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.three_way import differences, same
 from fleet_agentpack.kit.results import jsonable
 from tests.forge.tree import agent, write
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import Directories
+from fleet_agentpack.forge.names import Directories
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit import yaml12
 from fleet_agentpack.kit.results import jsonable

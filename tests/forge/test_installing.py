@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.plugins.contents import Place
-from fleet_agentpack.forge.plugins.installer import Installer
+from fleet_agentpack.forge.installer import Installer
+from fleet_agentpack.forge.plugins import Place
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.disk import Disk
 from fleet_agentpack.kit.results import UNKNOWN, jsonable

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.config.addresses import masked
+from fleet_agentpack.forge.access import masked
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import jsonable
 from tests.forge.registry import Site

@@ -11,19 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_agentpack.forge.definitions.author import create_fork
-from fleet_agentpack.forge.definitions.definition import read_data
+from fleet_agentpack.forge.definition import read_data
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.forks.merge import MergePlan, merge
-from fleet_agentpack.forge.forks.three_way import (
-    Conflict,
-    Sides,
-    applied,
-    merge_lines,
-    same,
-    three_way,
-)
+from fleet_agentpack.forge.forking import MergePlan, create_fork, merge
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.three_way import Conflict, Sides, applied, merge_lines, same, three_way
 from tests.forge.tree import TRIAGE, agent, tool, write
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from fleet_agentpack.forge.access import Request, Transport
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.registries.transport import Request, Transport
 from fleet_agentpack.forge.service import ForgeService
 from fleet_agentpack.kit.results import UNKNOWN, jsonable
 from tests.forge.registry import Site, serving
@@ -67,6 +67,14 @@ def test_installed_plugins_are_listed_scoped_ones_included(full: ForgeService) -
     assert "broken-one/plugin.json: not valid JSON" in result["warnings"][0]
     assert full.plugin_list("local").total == 1
     assert full.plugin_list("global").total == 2
+
+
+def test_a_plugin_is_listed_by_a_name_that_can_be_asked_for(forge: ForgeService) -> None:
+    manifest = {"name": "My Plugin!", "version": "1.0.0"}
+    write(forge.directories.project, {"plugins/mine/plugin.json": manifest})
+    names = [row.name for row in forge.plugin_list().plugins]
+    assert names == ["mine"]
+    assert forge.plugin_info("mine").version == "1.0.0"
 
 
 def test_listing_asks_no_network_but_outdated_does(full: ForgeService, stocked: Site) -> None:
@@ -356,7 +364,7 @@ def test_a_redirect_elsewhere_loses_the_token(
 
 
 def test_a_token_never_leaves_this_machine_unprotected(make: Callable[..., ForgeService]) -> None:
-    from fleet_agentpack.forge.config.configuration import Registry
+    from fleet_agentpack.forge.names import Registry
 
     forge = make(FRACTARY_REGISTRY_TOKEN="s3cret")
     credentials = forge.workspace().credentials

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.command_results import RegistryAddition
-from fleet_agentpack.forge.config.addresses import git_url, is_ref
-from fleet_agentpack.forge.config.configuration import Registry
-from fleet_agentpack.forge.config.edits import add_registry
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.plugins.installer import Installer
+from fleet_agentpack.forge.installer import Installer
+from fleet_agentpack.forge.names import Registry, git_url, is_ref
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.setup import RegistryAddition, add_registry
 from fleet_agentpack.kit.results import UNKNOWN
 from tests.forge.marketplaces import (
     REVIEWER,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.forge.commands import sarif
-from fleet_agentpack.forge.definitions.tree_validation import TreeVerdict
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.validation import TreeVerdict
 from tests.forge import programs
 from tests.forge.programs import claude_plugin, skill, subagent
 from tests.forge.tree import write

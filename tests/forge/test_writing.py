@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from fleet_agentpack.forge.config.configuration import Registry
-from fleet_agentpack.forge.config.edits import check_url, put_registry, remove_registry
-from fleet_agentpack.forge.definitions.lockfile import Lockfile
 from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import Directories, writing_below
-from fleet_agentpack.forge.names import Reference
+from fleet_agentpack.forge.listing import Lockfile
+from fleet_agentpack.forge.names import Directories, Reference, Registry, writing_below
 from fleet_agentpack.forge.service import ForgeService
+from fleet_agentpack.forge.setup import check_url, put_registry, remove_registry
 from fleet_agentpack.kit.locks import file_lock
 from fleet_agentpack.kit.secret import Secret
 from tests.forge.conftest import MemoryVault
@@ -189,7 +187,7 @@ def test_a_lock_that_somebody_holds_is_a_conflict(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "fleet_agentpack.forge.files.file_lock", lambda path: file_lock(path, timeout_s=0.05)
+        "fleet_agentpack.forge.names.file_lock", lambda path: file_lock(path, timeout_s=0.05)
     )
     root = work / ".fractary"
     with writing_below(root), pytest.raises(ForgeError) as caught, writing_below(root):

@@ -181,19 +181,25 @@ def test_no_handshake_of_a_common_client_imports_the_server(client: str) -> None
 
 @pytest.mark.parametrize("lists", [True, False], ids=["after a list", "without one"])
 def test_the_first_call_imports_what_it_needs_and_no_more(lists: bool) -> None:
+    imported = imported_by(CALL, lists=lists)
+    assert "fleet_agentpack.forge.service" in imported
+    others = ("climpt.service", "enact.service", "deploy.results", "forge.resolver", "forge.forks")
+    assert not imported & {f"fleet_agentpack.{each}" for each in others}
+
+
+def test_a_list_of_definitions_imports_nothing_of_registries() -> None:
+    imported = imported_by({"name": "fractary_forge_agent_list", "arguments": {}})
+    assert "fleet_agentpack.forge.listing" in imported
+    others = ("catalogue", "registries", "trees", "plugins", "installer", "forks", "validation")
+    assert not imported & {f"fleet_agentpack.forge.{each}" for each in others}
+
+
+def imported_by(call: dict[str, Any], *, lists: bool = False) -> set[str]:
+    """What a server has imported after one call."""
     with Stdio([sys.executable, "-X", "importtime", *SERVE[1:]]) as server:
         server.hello()
         if lists:
             server.ask("tools/list")
-        assert server.ask("tools/call", **CALL)["result"]
+        assert server.ask("tools/call", **call)["result"]
         assert server.close() == 0
-    imported = {line.split("|")[-1].strip() for line in server.errors.decode().splitlines()}
-    assert "fleet_agentpack.forge.service" in imported
-    others = (
-        "climpt.service",
-        "enact.service",
-        "deploy.results",
-        "forge.command_results",
-        "forge.forks.forks",
-    )
-    assert not imported & {f"fleet_agentpack.{each}" for each in others}
+    return {line.split("|")[-1].strip() for line in server.errors.decode().splitlines()}

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from fleet_agentpack.enact.errors import CALL_LATER, FIND_NAME, EnactError, then_again
 from fleet_agentpack.enact.registries.registry import shown
-from fleet_agentpack.kit import background
+from fleet_agentpack.kit import background, mappings
 from fleet_agentpack.kit.actions import Action
 from fleet_agentpack.kit.http import Answer, BodyTooLarge, Http, HttpError, Limits, Sleep
 from fleet_agentpack.kit.proxies import is_loopback
@@ -103,12 +103,10 @@ class RegistryHttp:
 def parse_object(body: bytes, registry: str) -> dict[str, object]:
     """A JSON object. Raises `EnactError` for anything else, such as a proxy's HTML."""
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise EnactError.registry_error(registry, "the registry's answer is not JSON") from error
-    if not isinstance(found, dict):
-        raise EnactError.registry_error(registry, "the registry's answer is not a JSON object")
-    return found
+        return mappings.parse_object(body)
+    except mappings.UnparsableError as error:
+        message = f"the registry's answer cannot be used: {error}"
+        raise EnactError.registry_error(registry, message) from error
 
 
 def _refusal(url: str, path: str, answer: Answer) -> RegistryRefusal:

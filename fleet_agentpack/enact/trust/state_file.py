@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fleet_agentpack.enact.tool_lists import encoded, read_object
+from fleet_agentpack.enact.tool_lists import read_object
 from fleet_agentpack.kit.files import write_atomic
 from fleet_agentpack.kit.locks import LockTimeoutError, file_lock
+from fleet_agentpack.kit.results import json_file
 from fleet_agentpack.kit.stamps import Remembered
 
 Content = Mapping[str, Any]
@@ -33,6 +34,6 @@ class StateFile:
             before = read_object(self.path) or {}
             after = change(before)
             if after != before:
-                write_atomic(self.path, encoded(after), mode=0o600)
+                write_atomic(self.path, json_file(after), mode=0o600)
             return True
         return False

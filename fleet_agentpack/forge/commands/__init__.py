@@ -7,18 +7,17 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import TypedDict
 
 from fleet_agentpack.console.command import Commands, Console, Handler, Line, print_json
 from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.console.text import Paint
 from fleet_agentpack.forge.commands import changes
-from fleet_agentpack.forge.definitions.tree_validation import Finding, TreeVerdict
 from fleet_agentpack.forge.names import KINDS, Kind
 from fleet_agentpack.forge.results import ForkDiff, Validation
 from fleet_agentpack.forge.service import ForgeService, open_service
-from fleet_agentpack.kit.results import UNKNOWN, jsonable
+from fleet_agentpack.forge.validation import TreeVerdict
+from fleet_agentpack.kit.results import UNKNOWN, Json, jsonable
 from fleet_agentpack.version import __version__
 
 Query = Callable[[argparse.Namespace, ForgeService], object]
@@ -200,10 +199,13 @@ def _findings(result: Validation, paint: Paint) -> Iterator[Line]:
     groups = (("error", "red", result.errors), ("warning", "yellow", result.warnings))
     for kind, colour, issues in groups:
         for each in issues:
-            where = f"{each.field}: " if each.field else ""
-            yield paint(kind, colour), f" {where}{each.message}"
+            yield paint(kind, colour), f" {_told(each.field, each.message)}"
     verdict = paint("valid", "green") if result.valid else paint("invalid", "red")
     yield f"{result.path}:", verdict
+
+
+def _told(field: str, message: str) -> str:
+    return f"{field}: {message}" if field else message
 
 
 def _diff_lines(result: ForkDiff, paint: Paint) -> Iterator[Line]:
@@ -235,24 +237,6 @@ SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
-class SarifResult(TypedDict):
-    """One finding."""
-
-    level: str
-    message: dict[str, str]
-    locations: list[dict[str, object]]
-
-
-class SarifRun(TypedDict):
-    """What one program found."""
-
-    tool: dict[str, dict[str, str]]
-    results: list[SarifResult]
-
-
-SarifLog = TypedDict("SarifLog", {"$schema": str, "version": str, "runs": list[SarifRun]})
-
-
 def _add_validation(commands: Commands) -> None:
     """Add the command."""
     line = "validate agents, tools, plugins and hooks in directories or files"
@@ -277,23 +261,18 @@ def _validate_tree(console: Console) -> int:
     return 0 if verdict.valid else 1
 
 
-def sarif(verdict: TreeVerdict) -> SarifLog:
+def sarif(verdict: TreeVerdict) -> Json:
     """The findings as a SARIF 2.1.0 log, which code-scanning services read."""
-    driver = {"name": "fleet-agentpack forge", "version": __version__}
-    results = [_sarif_result(each) for each in verdict.findings]
-    run: SarifRun = {"tool": {"driver": driver}, "results": results}
+    driver: Json = {"name": "fleet-agentpack forge", "version": __version__}
+    found: list[Json] = []
+    for each in verdict.findings:
+        start = 1 if each.line is UNKNOWN else each.line
+        place: Json = {"artifactLocation": {"uri": each.path}, "region": {"startLine": start}}
+        text = _told(each.field, each.message)
+        where: Json = [{"physicalLocation": place}]
+        found.append({"level": each.severity, "message": {"text": text}, "locations": where})
+    run: Json = {"tool": {"driver": driver}, "results": found}
     return {"$schema": SARIF, "version": "2.1.0", "runs": [run]}
-
-
-def _sarif_result(finding: Finding) -> SarifResult:
-    start = 1 if finding.line is UNKNOWN else finding.line
-    place = {"artifactLocation": {"uri": finding.path}, "region": {"startLine": start}}
-    where = f"{finding.field}: " if finding.field else ""
-    return {
-        "level": finding.severity,
-        "message": {"text": f"{where}{finding.message}"},
-        "locations": [{"physicalLocation": place}],
-    }
 
 
 def _tree_lines(verdict: TreeVerdict, paint: Paint) -> Iterator[Line]:
@@ -301,9 +280,8 @@ def _tree_lines(verdict: TreeVerdict, paint: Paint) -> Iterator[Line]:
         yield paint("fixed", "green"), path
     for each in verdict.findings:
         place = each.path if each.line is UNKNOWN else f"{each.path}:{each.line}"
-        where = f"{each.field}: " if each.field else ""
         severity = paint(each.severity, _COLOURS[each.severity])
-        yield f"{place}:", severity, f"{where}{each.message}"
+        yield f"{place}:", severity, _told(each.field, each.message)
         if each.fix is not UNKNOWN:
             yield paint(f"    --fix writes: {each.fix}", "dim")
     errors = sum(each.severity == "error" for each in verdict.findings)

@@ -4,24 +4,47 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fleet_agentpack.console.ask import ask_secret
 from fleet_agentpack.console.command import Commands, Console
 from fleet_agentpack.console.progress import progress
-from fleet_agentpack.forge.command_results import Login, Logout, RegistryAddition
-from fleet_agentpack.forge.config.configuration import Registry
-from fleet_agentpack.forge.config.edits import add_registry, initialise, remove_registry
-from fleet_agentpack.forge.definitions.author import Author, Draft, Format, create_fork
-from fleet_agentpack.forge.definitions.lockfile import Lockfile
-from fleet_agentpack.forge.errors import ForgeError
-from fleet_agentpack.forge.files import Directories
-from fleet_agentpack.forge.forks.merge import merge, plan_merge
-from fleet_agentpack.forge.plugins.installer import Installer
-from fleet_agentpack.forge.service import open_service
-from fleet_agentpack.forge.workspace import Workspace
+from fleet_agentpack.forge.errors import ForgeError, Warnings
+from fleet_agentpack.forge.forking import create_fork, merge, plan_merge
+from fleet_agentpack.forge.installer import Installer
+from fleet_agentpack.forge.listing import Lockfile
+from fleet_agentpack.forge.names import Directories, Registry
+from fleet_agentpack.forge.service import Workspace, open_service
+from fleet_agentpack.forge.setup import (
+    Draft,
+    Format,
+    RegistryAddition,
+    add_registry,
+    create,
+    initialise,
+    remove_registry,
+)
 from fleet_agentpack.kit.results import UNKNOWN
 from fleet_agentpack.kit.secret import Secret
+
+
+@dataclass(frozen=True)
+class Login:
+    """Where the token of a registry is kept: `keyring` or a file's path."""
+
+    registry: str
+    stored: str
+    warnings: Warnings = UNKNOWN
+
+
+@dataclass(frozen=True)
+class Logout:
+    """Whether there was a login to forget."""
+
+    registry: str
+    loggedOut: bool
+
 
 LONGEST_TOKEN = 10_000
 FORMATS = {
@@ -147,7 +170,8 @@ def _create(console: Console) -> None:
     known = {each.name for each in dataclasses.fields(Draft)}
     draft = Draft(**{key: value for key, value in vars(given).items() if key in known})
     form: Format = given.format or ("md" if given.kind == "agent" else "yaml")
-    result = _author(console).create(given.kind, draft, form)
+    workspace = _workspace(console)
+    result = create(workspace.configuration, workspace.resolver, given.kind, draft, form)
     console.answer(result, [f"created {result.path}"])
 
 
@@ -313,11 +337,6 @@ def _directories(console: Console) -> Directories:
 
 def _workspace(console: Console) -> Workspace:
     return open_service(console.settings).workspace(strict=True)
-
-
-def _author(console: Console) -> Author:
-    workspace = _workspace(console)
-    return Author(workspace.configuration, workspace.resolver)
 
 
 def _installer(workspace: Workspace) -> Installer:

@@ -1,1 +1,0 @@
-"""The configuration: its files, their shape, and how it is shown."""

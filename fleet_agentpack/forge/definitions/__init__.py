@@ -1,1 +1,0 @@
-"""Agents and tools: found, read, resolved, validated and written."""

@@ -1,1 +1,0 @@
-"""Forks: compared with their upstream and merged with it."""

@@ -1,1 +1,0 @@
-"""Plugins: installed ones, offered ones, and the way from one to the other."""

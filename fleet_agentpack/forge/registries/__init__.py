@@ -1,1 +1,0 @@
-"""What is fetched from registries: requests, logins and the cache."""
