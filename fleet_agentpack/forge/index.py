@@ -393,10 +393,12 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def owned_once(found: Iterable[IndexedDefinition]) -> list[IndexedDefinition]:
-    """What a plugin claims is not listed a second time as nobody's."""
+    """What a plugin claims is not listed a second time, as nobody's or as its directory's."""
     kept = list(found)
-    owned = {each.file.location for each in kept if each.file.folder.owner}
-    return [each for each in kept if each.file.folder.owner or each.file.location not in owned]
+    claimed = {each.file.location for each in kept if each.file.folder.in_plugin}
+    return [
+        each for each in kept if each.file.folder.in_plugin or each.file.location not in claimed
+    ]
 
 
 def closest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -348,6 +349,18 @@ def test_a_collection_by_category_is_one_of_subagents(work: Path, forge: ForgeSe
     put(work / "README.md", loose)
     assert set(rows(forge, "agent")) == {"tester"}
     assert forge.listing("agent").warnings is UNKNOWN
+
+
+def test_a_category_that_is_a_plugin_lists_its_subagents_once(
+    work: Path, forge: ForgeService
+) -> None:
+    category = work / "categories/quality"
+    put(category / "tester.md", programs.subagent("tester"))
+    put(category / "writer.md", programs.subagent("writer"))
+    manifest = {"name": "qa", "version": "1.1.0", "agents": ["./tester.md"]}
+    put(category / ".claude-plugin/plugin.json", json.dumps(manifest))
+    listed = forge.listing("agent").agents
+    assert [(row.name, row.version) for row in listed] == [("tester", "1.1.0"), ("writer", "0.0.0")]
 
 
 def test_a_skill_may_be_called_as_a_directory_of_resources_is(
