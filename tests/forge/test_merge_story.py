@@ -52,6 +52,7 @@ def test_install_fork_edit_update_merge(run: Run, tmp_path: Path, work: Path) ->
 
     made.commit(release("2.1.0", "Explain each flag, and why it is there."))
     assert "work" in run("list", "--outdated").stdout
+    assert run("outdated").stdout == run("list", "--outdated").stdout
     assert "updated work 2.0.0 → 2.1.0" in run("update").stdout
     (update,) = answer(run("fork", "check", "my-cli", "--json"))["updates"]
     assert update["upstreamVersion"] == "2.1.0"

@@ -70,6 +70,9 @@ def _add_plugins(commands: Commands) -> None:
     def installed(given: argparse.Namespace, forge: ForgeService) -> object:
         return forge.plugin_list(given.scope, outdated=given.outdated)
 
+    def newer(given: argparse.Namespace, forge: ForgeService) -> object:
+        return forge.plugin_list(given.scope, outdated=True)
+
     def one(given: argparse.Namespace, forge: ForgeService) -> object:
         return forge.plugin_info(given.plugin, given.version, remote=given.remote)
 
@@ -79,8 +82,11 @@ def _add_plugins(commands: Commands) -> None:
     columns = ("name", "version", "scope", "latestVersion", "path")
     rows = _query(installed, "plugins", *columns)
     listing = commands.add("list", "list installed plugins", rows, "--outdated")
-    listing.add_argument("--scope", choices=("global", "local", "all"), default="all")
     listing.add_argument("--outdated", action="store_true", help="only those with an update")
+    rows = _query(newer, "plugins", *columns)
+    outdated = commands.add("outdated", "list installed plugins with an update", rows, "")
+    for each in (listing, outdated):
+        each.add_argument("--scope", choices=("global", "local", "all"), default="all")
     info = commands.add("info", "show one plugin", _query(one), PLUGIN)
     info.add_argument("plugin")
     info.add_argument("--version", help="version or range")
