@@ -31,7 +31,7 @@ from fleet_agentpack.deploy.snapshots import (
     Snapshot,
     now_text,
 )
-from fleet_agentpack.deploy.undo import holder_of, relevant, state_before
+from fleet_agentpack.deploy.undo import entry_before, holder_of, relevant, state_before
 from fleet_agentpack.kit.disk import State
 
 
@@ -152,7 +152,7 @@ class _Rollback:
         found, held = self._roots.at(holder, row.path), self._entry(holder, row.path)
         wanted, source = state_before(row, held)
         if is_exactly(found, wanted):
-            self._back.entries.append((holder, row.path, row.held))
+            self._back.entries.append((holder, row.path, entry_before(row, held)))
             return
         if held is None and found is not None:
             return  # whatever it is, it is not ours
@@ -164,7 +164,7 @@ class _Rollback:
         step = self._back.restore(holder, row.path, found, wanted, source=source, held=held)
         if found is not None and held is not None and not _is_as_written(found, held):
             self._back.edited.append(step)
-        self._back.entries.append((holder, row.path, row.held))
+        self._back.entries.append((holder, row.path, entry_before(row, held)))
 
     def _has(self, wanted: State, source: str) -> bool:
         place = source or self._back.ownership.sources.get(wanted.sha256, "")
@@ -182,7 +182,7 @@ class _Rollback:
         if blob is None:
             if found is not None and row is not None and row.is_known:
                 self._back.restore(holder, path, found, None, held=held, is_manifest=True)
-                self._back.manifests.append((holder, row.held))
+                self._back.manifests.append((holder, entry_before(row, held)))
             return
         since = held or Entry("", self._to.id)
         self._back.manifests.append((holder, since._replace(sha256=blob.sha256)))

@@ -131,10 +131,11 @@ def _undo_path(
             held=held,
             is_manifest=row.is_manifest,
         )
+    then = entry_before(row, held)
     if row.is_manifest:
-        back.manifests.append((holder, row.held))
+        back.manifests.append((holder, then))
     else:
-        back.entries.append((holder, row.path, row.held))
+        back.entries.append((holder, row.path, then))
 
 
 def state_before(row: EventRow, held: Entry | None) -> tuple[State | None, str]:
@@ -146,6 +147,13 @@ def state_before(row: EventRow, held: Entry | None) -> tuple[State | None, str]:
     if held is not None and (row.held is None or not row.is_known) and not row.is_manifest:
         return (held.origin.state if held.origin else None), ""
     return row.before, row.source
+
+
+def entry_before(row: EventRow, held: Entry | None) -> Entry | None:
+    """The entry of a path before a row; agentpack does not say what had stood there before that."""
+    if row.held is None or row.held.origin is not None or row.pack or held is None:
+        return row.held
+    return held._replace(sha256=row.held.sha256)
 
 
 def _held_now(record: Record, holder: Holder, row: EventRow) -> Entry | None:
