@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from fleet_agentpack.deploy.disk import WayOutError
+from fleet_agentpack.deploy.disk import NotOursError
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.event import EventRow, first_rows, load_event
 from fleet_agentpack.deploy.hashes import hash_at, may_execute
@@ -22,7 +22,6 @@ from fleet_agentpack.deploy.restoring import (
     Restoration,
     RootReader,
     is_exactly,
-    left_alone,
 )
 from fleet_agentpack.deploy.runs import runs_of
 from fleet_agentpack.deploy.snapshots import (
@@ -102,9 +101,9 @@ class _Rollback:
     def _guarded(self, holder: Holder) -> Iterator[None]:
         try:
             yield
-        except WayOutError as error:
+        except NotOursError as error:
             self._left.add(holder)
-            self._back.warnings.append(left_alone(error))
+            self._back.warnings.append(error.warning)
 
     def _holder(self, file: ManagedFile) -> Holder | None:
         root = self._to.root_of(file.target, file.path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet_agentpack.deploy.disk import WayOutError
+from fleet_agentpack.deploy.disk import NotOursError
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.event import (
     UNDO_PREFIX,
@@ -26,7 +26,6 @@ from fleet_agentpack.deploy.restoring import (
     RootReader,
     holds,
     is_exactly,
-    left_alone,
 )
 from fleet_agentpack.deploy.snapshots import History, SnapshotStore
 from fleet_agentpack.kit.disk import State
@@ -65,8 +64,8 @@ def prepare_undo(past: Past, to: str) -> Restoration:
         written = None if path in edited else latest[path].after
         try:
             _undo_path(back, holder, row, written, roots)
-        except WayOutError as error:
-            back.warnings.append(left_alone(error))
+        except NotOursError as error:
+            back.warnings.append(error.warning)
     back.warnings = list(dict.fromkeys(back.warnings))
     return back
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fleet_agentpack.deploy.disk import WayOutError
+from fleet_agentpack.deploy.disk import NotOursError
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.model import Root
 from fleet_agentpack.deploy.ownership import Entry, Holder, Holding
@@ -18,7 +18,6 @@ from fleet_agentpack.deploy.restoring import (
     RootReader,
     holds,
     is_exactly,
-    left_alone,
 )
 from fleet_agentpack.deploy.targets import BY_NAME, NAMES
 from fleet_agentpack.kit.disk import State
@@ -93,13 +92,13 @@ def prepare_uninstall(past: Past, leaving: Leaving) -> Restoration:
         for path, entry in sorted(holding.by_path.items()):
             try:
                 _leave(back, holding.holder, path, entry, roots)
-            except WayOutError as error:
-                back.warnings.append(left_alone(error))
+            except NotOursError as error:
+                back.warnings.append(error.warning)
     for holder, manifest in _manifests(record.holdings, covered):
         try:
             _leave_manifest(back, holder, manifest, roots)
-        except WayOutError as error:
-            back.warnings.append(left_alone(error))
+        except NotOursError as error:
+            back.warnings.append(error.warning)
     back.warnings = list(dict.fromkeys(back.warnings))
     return back
 
