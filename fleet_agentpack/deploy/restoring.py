@@ -71,6 +71,12 @@ class Restoration:
         files = (step for step in self.steps if not step.is_manifest)
         return [step.path for step in files if not step.removes]
 
+    @property
+    def is_needless(self) -> bool:
+        """Whether neither a file nor the record would change."""
+        record = self.ownership.record
+        return not self.steps and self.record(record.through, (), ()) == record
+
     def restore(
         self,
         holder: Holder,

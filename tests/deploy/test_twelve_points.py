@@ -300,3 +300,17 @@ def test_an_uninstall_of_two_packs_is_undone(shell: QuickShell, second: tuple[st
     shell.json("uninstall", "--yes", *second)
     assert (lab.user / ".codex/prompts/own.md").exists()
     assert not (lab.user / ".codex/prompts/other.md").exists()
+
+
+def test_an_uninstall_of_nothing_writes_nothing(shell: QuickShell) -> None:
+    lab = shell.lab
+    state = lab.home_dir / "state"
+    assert "Nothing to uninstall" in shell("uninstall", "--yes").stdout
+    assert not state.exists()
+    shell.json(*APPLY)
+    shell.json("uninstall", "--yes")
+    before = tree(state)
+    assert shell.json("uninstall", "--yes")["data"] == {"files_deleted": 0, "files_restored": 0}
+    assert tree(state) == before
+    shell.json("undo", "--yes")
+    assert (lab.project / "AGENTS.md").read_text() == "the pack's\n"
