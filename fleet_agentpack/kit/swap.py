@@ -328,8 +328,7 @@ class Swap:
         stage, kept = f"{self._area.staging}/{journal.id}", f"{self._area.kept}/{journal.id}"
         if not os.path.isdir(stage):
             return
-        if os.path.isdir(kept):
-            kept = f"{kept}/stage"
+        kept = f"{kept}/stage" if os.path.isdir(kept) else kept
         self.make(os.path.dirname(kept))
         self._disk.rename(stage, kept)
 
