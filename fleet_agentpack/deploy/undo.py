@@ -116,10 +116,11 @@ def _undo_path(
     if not is_exactly(found, wanted):
         if not untouched:
             if not row.is_manifest:
-                back.warnings.append(
-                    f"{row.path} was edited since, so it is kept as it is; what stood there before"
-                    " is in the snapshot"
-                )
+                told = f"{row.path} was edited since, so it is kept as it is"
+                if wanted is not None and wanted.kind == "file":
+                    place = source or f"{back.home.contents}/{wanted.sha256}"
+                    told += f"; what stood there before is {place}"
+                back.warnings.append(told)
             return
         back.restore(
             holder,

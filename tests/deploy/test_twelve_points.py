@@ -95,8 +95,8 @@ def test_undoing_keeps_what_was_edited_since(shell: QuickShell, before: dict[str
     answer = shell.json("undo", "--yes")
     assert edited.read_text() == "edited since\n" and str(edited) in warned(answer)
     assert (lab.project / "AGENTS.md").read_text() == "mine\n"
-    kept = [path for path in (lab.home_dir / "state").rglob("*") if path.is_file()]
-    assert b"mine, for all projects\n" in [path.read_bytes() for path in kept]
+    told = next(text for text in answer["warnings"] if str(edited) in text)
+    assert Path(told.rsplit(" ", 1)[-1]).read_text() == "mine, for all projects\n"
 
 
 def test_an_older_apply_is_undone_with_all_that_followed(
@@ -314,3 +314,22 @@ def test_an_uninstall_of_nothing_writes_nothing(shell: QuickShell) -> None:
     assert tree(state) == before
     shell.json("undo", "--yes")
     assert (lab.project / "AGENTS.md").read_text() == "the pack's\n"
+
+
+def test_a_lost_record_is_made_again_from_the_snapshots(
+    shell: QuickShell, before: dict[str, Any]
+) -> None:
+    lab = shell.lab
+    lab.targets = {"codex": {**CODEX, "scope": "user"}}
+    lab.prompt("linked", "the pack's\n")
+    link = lab.user / ".codex/prompts/linked.md"
+    link.symlink_to("nowhere.md")
+    state = files(lab.outside())
+    shell.json(*ADOPT)
+    record = lab.home_dir / "state/ownership/record.json"
+    record.write_text("{")
+    assert "snapshots tell" in shell.refusal("plan")["message"]
+    record.unlink()
+    assert shell.json("plan", "--check")["warnings"] == []
+    shell.json("uninstall", "--yes")
+    assert files(lab.outside()) == state
