@@ -283,6 +283,14 @@ def test_next_steps_are_for_the_repo_that_was_asked_for(shell: Shell, tmp_path: 
     advice = shell("deploy", "--apply", "--yes", *repo, status=1).stderr
     assert f"{words} keep`" in advice and f"{words} diff`" in advice
     assert f"{words} plan shows" in shell("remove", "prompt:draftpr", "--yes", *repo).stdout
+    source = {"git": {"url": str(tmp_path / "upstream"), "ref": "main"}}
+    manifest = Path(repo[1], "agentpack.yaml")
+    row = json.dumps({"id": "skill:g", "type": "skill", "tags": ["base"], "source": source})
+    manifest.write_text(manifest.read_text().rstrip("\n") + f"\n- {row}\n")
+    refused = shell("plan", *repo, status=1).stderr
+    assert f"run `{words} update`" in refused, refused
+    missing = shell("plan", "--repo", "/nowhere", status=1).stderr
+    assert "`fleet-agentpack --repo /nowhere init`" in missing
 
 
 def test_the_project_is_named_before_the_command(shell: Shell) -> None:
