@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 LEAF = "_leaf"  # in the parsed arguments: the parser of the subcommand that was chosen
 MISTAKEN = 2
+LEADING = "--project"  # the program's own option that counts for commands, too
 
 
 class Parser(argparse.ArgumentParser):
@@ -82,6 +83,9 @@ class Parser(argparse.ArgumentParser):
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
         """End the program over words that mean nothing here."""
+        if any(word.split("=", 1)[0] == LEADING for word in words):
+            program, _, command = self.prog.partition(" ")
+            self.error(f"{LEADING} goes before the command: {program} {LEADING} DIR {command}")
         near = [hint for word in words if (hint := self._near_miss(word))]
         told = f"unrecognized arguments: {' '.join(words)}"
         self.error(told + (did_you_mean(near) if near else ""))
@@ -95,6 +99,7 @@ class Parser(argparse.ArgumentParser):
         """The option that a word looks like, if it is none itself, nor the beginning of one."""
         name = word.split("=", 1)[0]
         known = [each for each in self._option_string_actions if each.startswith("--")]
+        known.append(LEADING)
         if not name.startswith("--") or any(each.startswith(name) for each in known):
             return None
         return next(iter(near_misses(name, known)), None)

@@ -49,9 +49,14 @@ def status_actions(
 ) -> list[NextAction]:
     """What to do about drift; what somebody edited is kept before anything else."""
     edited = [row for row in rows if row.kind == "modified" and row.cause in ("edited", "both")]
-    others = [row for row in rows if row.kind != "extra" and row not in edited]
     found = [NextAction("keep_edits", _keep(request))] if edited else []
-    if rows:
+    # An extra that nobody moved, or that was edited, is the user's own: no deploy changes it.
+    others = [
+        row
+        for row in rows
+        if (row.kind != "extra" or row.cause == "pack_moved") and row not in edited
+    ]
+    if edited or others:
         found.append(NextAction("diff", call(request, "diff", "diff")))
     if others or needs_deploy:
         apply = call(request, "deploy_apply", "deploy", "--apply", yes=True)

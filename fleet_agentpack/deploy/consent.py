@@ -11,6 +11,7 @@ from fleet_agentpack.deploy.actions import command_line
 from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Plan
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.request import Request
 
 SAMPLES = 20
 MANY = 10  # managed files; below this, deleting most of them is no accident
@@ -26,9 +27,10 @@ class MassDelete:
 
 def refuse(found: Proposal) -> None:
     """Raises `DeployError` unless everything that a plan needs a word for was asked for."""
-    if not found.workspace.request.adopt:
-        refuse_adoption(found.plan)
-    if not found.workspace.request.allow_mass_delete:
+    request = found.workspace.request
+    if not request.adopt:
+        refuse_adoption(found.plan, request)
+    if not request.allow_mass_delete:
         _refuse_mass_delete(found)
 
 
@@ -67,7 +69,7 @@ def mass_delete(found: Proposal) -> MassDelete | None:
     return None
 
 
-def refuse_adoption(plan: Plan) -> None:
+def refuse_adoption(plan: Plan, request: Request) -> None:
     """Raises `E_ADOPT_CONFIRM_REQUIRED` when a plan overwrites what is not ours, or was edited."""
     edited = sorted(change.path for change in plan.edited)
     unmanaged = sorted(change.path for change in plan.adopted)
@@ -80,8 +82,9 @@ def refuse_adoption(plan: Plan) -> None:
     if unmanaged:
         told.append(f"{len(unmanaged)} existing file(s) are not managed by agentpack")
     ids = sorted({name for change in plan.edited for name in change.module_ids})
-    keep = f"run `fleet-agentpack keep` to take the edits into the pack ({', '.join(ids)})"
-    review = "run `fleet-agentpack diff` to review them, then pass --adopt to overwrite them"
+    keep, diff = (shlex.join(command_line(request, word)) for word in ("keep", "diff"))
+    keep = f"run `{keep}` to take the edits into the pack ({', '.join(ids)})"
+    review = f"run `{diff}` to review them, then pass --adopt to overwrite them"
     error = DeployError(
         "E_ADOPT_CONFIRM_REQUIRED",
         f"{' and '.join(told)} and would be overwritten, the first is {paths[0]}; review the diff,"

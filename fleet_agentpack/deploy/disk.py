@@ -15,16 +15,37 @@ from fleet_agentpack.kit.files import hash_file
 from fleet_agentpack.kit.paths import is_inside
 
 
-class WayOutError(DeployError):
-    """A link in a root that points outside it; nothing below it is ours to touch."""
+class NotOursError(DeployError):
+    """Something in a root that is not ours to touch; `warning` is for those who go on without."""
+
+    warning: str
+    path: str
+
+
+class WayOutError(NotOursError):
+    """A link in a root that points outside it; nothing below it is ours."""
 
     def __init__(self, root: Root, link: str) -> None:
-        self.link = link
+        self.path = link
+        self.warning = (
+            f"{link} is a link that leads out of its root; what is below it is left alone"
+        )
         super().__init__(
             "E_IO_INVALID_PATH",
             f"{link} is a symbolic link that points outside {root.dir}",
             hint="remove the link, or configure the target with the directory it points to",
             **both_ways(path=link),
+        )
+
+
+class InTheWayError(NotOursError):
+    """A directory or special file in a file's place, or a file in a directory's."""
+
+    def __init__(self, reason: str, path: str, message: str) -> None:
+        self.path = path
+        self.warning = f"{message}; it is left alone"
+        super().__init__(
+            "E_UNEXPECTED", message, reason=reason, hint="move it away", **both_ways(path=path)
         )
 
 
@@ -145,10 +166,10 @@ def _is_directory(path: str) -> bool:
         raise DeployError.io(path, error, "read") from error
     if not stat.S_ISDIR(mode):
         message = f"{path} is a file where a directory is needed"
-        raise DeployError.because("not_a_directory", message, path=path)
+        raise InTheWayError("not_a_directory", path, message)
     return True
 
 
-def _in_the_way(path: str) -> DeployError:
+def _in_the_way(path: str) -> InTheWayError:
     message = f"{path} is a directory or a special file, and a file is needed there"
-    return DeployError.because("not_a_file", message, **both_ways(path=path))
+    return InTheWayError("not_a_file", path, message)

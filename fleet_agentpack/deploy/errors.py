@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 from fleet_agentpack.kit.actions import called
 from fleet_agentpack.kit.approval import Refusal
 from fleet_agentpack.kit.errors import AppError, Problem
+from fleet_agentpack.kit.program import NAME
 from fleet_agentpack.kit.results import jsonable
 
 TARGET_CHOICES = ("all", "codex", "claude_code", "cursor", "vscode")
@@ -103,6 +106,9 @@ _IO_HINTS = {
 }
 
 
+_COMMAND = re.compile(rf"`{NAME} (?!--repo )")  # as messages name one, see `kit.program`
+
+
 class DeployError(AppError):
     """An expected failure: a stable code, a sentence, and what to do next."""
 
@@ -142,6 +148,26 @@ class DeployError(AppError):
     def during(self, command_id: str) -> Self:
         """This error as the failure of a command."""
         self.command_id = self.command_id or command_id
+        return self
+
+    def for_repo(self, repo: str | None) -> Self:
+        """This error with its commands for a repo."""
+        import shlex  # here, since every start of the server imports this module
+
+        if repo is not None:
+            command = f"`{NAME} --repo {shlex.quote(repo)} "
+
+            def named(text: str) -> str:
+                return _COMMAND.sub(lambda _: command, text)
+
+            self.message = named(self.message)
+            self.args = (self.message,)
+            self.actions = tuple(
+                replace(each, text=named(each.text), person=named(each.person))
+                for each in self.actions
+            )
+            if "hint" in self.details:
+                self.details["hint"] = named(self.details["hint"])
         return self
 
     @classmethod
@@ -244,6 +270,15 @@ def naming(command_id: str) -> Iterator[None]:
         yield
     except DeployError as error:
         raise error.during(command_id) from error.__cause__
+
+
+@contextmanager
+def for_repo(repo: str | None) -> Iterator[None]:
+    """The commands that errors name are for the repo that was asked for."""
+    try:
+        yield
+    except DeployError as error:
+        raise error.for_repo(repo) from error.__cause__
 
 
 def both_ways(**paths: str | os.PathLike[str]) -> dict[str, str]:

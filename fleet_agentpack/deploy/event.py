@@ -7,12 +7,14 @@ which has none, it is made from the snapshot's own list of changes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from fleet_agentpack.deploy.hashes import hash_at
 from fleet_agentpack.deploy.ownership import Entry, Holder
 from fleet_agentpack.deploy.snapshots import Snapshot, SnapshotChange, SnapshotStore, check_paths
 from fleet_agentpack.kit.disk import State, find
@@ -97,24 +99,85 @@ def stored_kind(store: SnapshotStore, snapshot_id: str) -> str:
 
 def _derived(store: SnapshotStore, snapshot: Snapshot) -> Event:
     kind: Kind = "rollback" if snapshot.kind == "rollback" else "deploy"
-    rows = [row for change in snapshot.changes if (row := _row(snapshot, change)) is not None]
+    earlier = _Earlier(store, snapshot)
+    rows = [row for change in snapshot.changes if (row := _row(snapshot, change, earlier))]
     roots = tuple((root.target, root.dir, "") for root in (*snapshot.roots, *snapshot.emptied))
     project = store.project_of(snapshot.id)
     return Event(kind, "", project, roots, tuple(rows), id=snapshot.id, is_ours=False)
 
 
-def _row(snapshot: Snapshot, change: SnapshotChange) -> EventRow | None:
+def _row(snapshot: Snapshot, change: SnapshotChange, earlier: _Earlier) -> EventRow | None:
     root = snapshot.root_of(change.target, change.path)
     if root is None:
         return None
     removes = change.op in ("delete", "rollback_delete")
     sha256 = change.after_sha256 or snapshot.hash_of(change.target, change.path) or ""
     after = None if removes else State("file", sha256, 0o644, exact=False)
-    before = _backup(change.backup_path)
-    known = before is not None or change.op == "create"
+    held = earlier.entry(root, change)
+    if change.op.startswith("rollback_"):  # its backup is of what it restored
+        before, source = earlier.copy(root, change, held)
+        known = before is not None or (held is None and not change.before_sha256)
+    else:
+        before, source = _backup(change.backup_path), change.backup_path or ""
+        known = before is not None or change.op == "create"
     place = change.path, change.target, root, ""
-    source = (change.backup_path or "") if before is not None else ""
-    return EventRow(*place, before, after, None, change.is_manifest, known, source)
+    source = source if before is not None else ""
+    return EventRow(*place, before, after, held, change.is_manifest, known, source)
+
+
+class _Earlier:
+    """What was deployed before a snapshot of agentpack, which says so only in part."""
+
+    def __init__(self, store: SnapshotStore, snapshot: Snapshot) -> None:
+        self._store = store
+        ids = store.ids()
+        self._ids = ids[: ids.index(snapshot.id)]
+        self._newest: dict[tuple[str, str], Snapshot | None] = {}  # of each root
+
+    def entry(self, root: str, change: SnapshotChange) -> Entry | None:
+        """The entry that a path had; the record knows since when, and what stood there before."""
+        found = self._of(change.target, root)
+        if found is None:
+            return None
+        if change.is_manifest:
+            written = found.change_of(change.target, change.path)
+            sha256 = written.after_sha256 if written else None
+        else:
+            sha256 = found.hash_of(change.target, change.path)
+        return Entry(sha256, found.id) if sha256 else None
+
+    def copy(
+        self, root: str, change: SnapshotChange, held: Entry | None
+    ) -> tuple[State | None, str]:
+        """What a path was, as far as there is a copy of it, and where that is."""
+        for sha256 in filter(None, (change.before_sha256, held and held.sha256)):
+            for place in self._copies(root, change, sha256):
+                if os.path.isfile(place) and hash_at(place) == sha256:
+                    return State("file", sha256, 0o644, exact=False), place
+        return None, ""
+
+    def _copies(self, root: str, change: SnapshotChange, sha256: str) -> Iterator[str]:
+        yield f"{self._store.home.contents}/{sha256}"
+        found = self._of(change.target, root)
+        if found is not None:
+            yield str(self._store.state_file(found.id, change.target, change.path))
+
+    def _of(self, target: str, root: str) -> Snapshot | None:
+        place = (target, root)
+        if place not in self._newest:
+            self._newest[place] = next(filter(_covering(place), self._loaded()), None)
+        return self._newest[place]
+
+    def _loaded(self) -> Iterator[Snapshot]:
+        for snapshot_id in reversed(self._ids):
+            with suppress(ValueError):
+                yield self._store.load(snapshot_id)
+
+
+def _covering(place: tuple[str, str]) -> Callable[[Snapshot], bool]:
+    return lambda found: any(
+        (root.target, root.dir) == place for root in (*found.roots, *found.emptied)
+    )
 
 
 def _backup(path: str | None) -> State | None:

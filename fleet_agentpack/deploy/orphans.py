@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from fleet_agentpack.deploy import reads
 from fleet_agentpack.deploy.model import Root
 from fleet_agentpack.deploy.ownership import Holding
+from fleet_agentpack.deploy.whereabouts import is_in
 from fleet_agentpack.deploy.workspace import Workspace
 
 
@@ -28,8 +29,9 @@ def left_behind(workspace: Workspace, roots: Iterable[Root]) -> list[str]:
             warnings.append(
                 f"{len(files)} file(s) deployed to {holding.root} for {holding.target} are"
                 f" left behind, the first is {files[0]}: the configuration no longer covers that"
-                f" place; `fleet-agentpack uninstall --target {holding.target}` takes them back, or"
-                " restore the old setting"
+                f" place; restore the old setting, or `fleet-agentpack uninstall --target"
+                f" {holding.target}` takes back all that was deployed for it, these too, and"
+                " a deploy then brings the others again"
             )
     return warnings
 
@@ -42,8 +44,8 @@ def _is_ours(workspace: Workspace, holding: Holding) -> bool:
         return False
     if holding.scope == "user":
         return True
+    if is_in(holding, workspace.project_root):
+        return True
     place, user = holding.holder.path(""), str(workspace.home.user).rstrip("/")
-    own = [f"{workspace.project_root}/"] if workspace.project else []
-    if not holding.scope:  # agentpack does not say: trust what can only be this one
-        own += [f"{user}/.codex/", f"{user}/.claude/"]
-    return place.startswith(tuple(own))
+    # agentpack does not say: trust what can only be this one
+    return not holding.scope and place.startswith((f"{user}/.codex/", f"{user}/.claude/"))

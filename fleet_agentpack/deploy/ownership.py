@@ -238,7 +238,7 @@ def _unusable(path: Path, problem: str) -> DeployError:
     return DeployError.because(
         "ownership_unreadable",
         f"the record of what was deployed {problem}: {path}; nothing is changed without it: restore"
-        " it, or move it away, and then files that differ from the pack need adopt",
+        " it, or move it away, and then the snapshots tell what was deployed, and over what",
         path=str(path),
     )
 

@@ -55,7 +55,9 @@ def find_project(home: Home, remembered: Remembered[Project]) -> Project | None:
 
 def why_none(home: Home) -> str:
     """Why there is no project, and what to do about it."""
-    return f"{_place(home).reason}; start in a project, or name one with --project DIR"
+    return (
+        f"{_place(home).reason}; start in a project, or name one: `fleet-agentpack --project DIR`"
+    )
 
 
 def _place(home: Home) -> FoundProject:

@@ -20,7 +20,7 @@ def about_apply(request: Request, plan: Plan, note: str = "") -> Question:
     Raises `DeployError` for files that agentpack did not write or a hand edited, without `adopt`.
     """
     if not request.adopt:
-        refuse_adoption(plan)
+        refuse_adoption(plan, request)
     changes = plan.changes
     groups = _groups(
         changes,

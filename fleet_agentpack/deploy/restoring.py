@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fleet_agentpack.deploy.batch import Batch, Files, Kept, Step
-from fleet_agentpack.deploy.disk import Reader, WayOutError, find
+from fleet_agentpack.deploy.disk import Reader, find
 from fleet_agentpack.deploy.event import Event, EventRow, Kind
 from fleet_agentpack.deploy.hashes import hash_at
 from fleet_agentpack.deploy.home import Home
@@ -70,6 +70,12 @@ class Restoration:
         """The files and links that come back."""
         files = (step for step in self.steps if not step.is_manifest)
         return [step.path for step in files if not step.removes]
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether neither a file nor the record would change."""
+        record = self.ownership.record
+        return not self.steps and self.record(record.through, (), ()) == record
 
     def restore(
         self,
@@ -181,16 +187,11 @@ class RootReader:
         self._known: dict[str, dict[str, bool]] = {}
 
     def at(self, holder: Holder, path: str) -> State | None:
-        """The state of a path. Raises `WayOutError`, `DeployError`."""
+        """The state of a path. Raises `DeployError`, `NotOursError` among them."""
         known = self._known.setdefault(f"{holder.target}\0{holder.root}", {})
         root = Root(holder.target, holder.root, True)
         exists = self._reader.directory(root, path.rpartition("/")[0] or "/", known)
         return find(path) if exists else None
-
-
-def left_alone(error: WayOutError) -> str:
-    """The warning about a path behind a link."""
-    return f"{error.link} is a link that leads out of its root; what is below it is left alone"
 
 
 def holds(found: State | None, known: State | None) -> bool:

@@ -265,11 +265,11 @@ class RollbackData:
 
 @dataclass(frozen=True)
 class UninstallData:
-    """An uninstall that was carried out, recorded as a snapshot of its own."""
+    """An uninstall that was carried out, recorded as a snapshot of its own if it did anything."""
 
-    event_snapshot_id: str
     files_deleted: int
     files_restored: int
+    event_snapshot_id: Maybe[str] = UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from fleet_agentpack.deploy.disk import WayOutError
+from fleet_agentpack.deploy.disk import NotOursError
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.event import EventRow, first_rows, last_rows, load_event
 from fleet_agentpack.deploy.hashes import hash_at, may_execute
@@ -23,7 +23,6 @@ from fleet_agentpack.deploy.restoring import (
     RootReader,
     ends_as_it_began,
     is_exactly,
-    left_alone,
 )
 from fleet_agentpack.deploy.runs import runs_of
 from fleet_agentpack.deploy.snapshots import (
@@ -32,7 +31,7 @@ from fleet_agentpack.deploy.snapshots import (
     Snapshot,
     now_text,
 )
-from fleet_agentpack.deploy.undo import holder_of, relevant, state_before
+from fleet_agentpack.deploy.undo import entry_before, holder_of, relevant, state_before
 from fleet_agentpack.kit.disk import State
 
 
@@ -104,9 +103,9 @@ class _Rollback:
     def _guarded(self, holder: Holder) -> Iterator[None]:
         try:
             yield
-        except WayOutError as error:
+        except NotOursError as error:
             self._left.add(holder)
-            self._back.warnings.append(left_alone(error))
+            self._back.warnings.append(error.warning)
 
     def _holder(self, file: ManagedFile) -> Holder | None:
         root = self._to.root_of(file.target, file.path)
@@ -157,7 +156,7 @@ class _Rollback:
             return
         wanted, source = state_before(row, held)
         if is_exactly(found, wanted):
-            self._back.entries.append((holder, row.path, row.held))
+            self._back.entries.append((holder, row.path, entry_before(row, held)))
             return
         if held is None and found is not None:
             return  # whatever it is, it is not ours
@@ -169,7 +168,7 @@ class _Rollback:
         step = self._back.restore(holder, row.path, found, wanted, source=source, held=held)
         if found is not None and held is not None and not _is_as_written(found, held):
             self._back.edited.append(step)
-        self._back.entries.append((holder, row.path, row.held))
+        self._back.entries.append((holder, row.path, entry_before(row, held)))
 
     def _has(self, wanted: State, source: str) -> bool:
         place = source or self._back.ownership.sources.get(wanted.sha256, "")
@@ -187,7 +186,7 @@ class _Rollback:
         if blob is None:
             if found is not None and row is not None and row.is_known:
                 self._back.restore(holder, path, found, None, held=held, is_manifest=True)
-                self._back.manifests.append((holder, row.held))
+                self._back.manifests.append((holder, entry_before(row, held)))
             return
         since = held or Entry("", self._to.id)
         self._back.manifests.append((holder, since._replace(sha256=blob.sha256)))

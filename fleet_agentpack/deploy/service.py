@@ -17,7 +17,7 @@ from fleet_agentpack.deploy.apply import Proposal
 from fleet_agentpack.deploy.compare import Change, Plan, plan
 from fleet_agentpack.deploy.consent import foretold, mass_delete, refuse
 from fleet_agentpack.deploy.disk import Disk, Reader
-from fleet_agentpack.deploy.errors import DeployError, naming
+from fleet_agentpack.deploy.errors import DeployError, for_repo, naming
 from fleet_agentpack.deploy.event import UNDO_PREFIX
 from fleet_agentpack.deploy.following import Following, only
 from fleet_agentpack.deploy.hashes import HashCache, cache_file
@@ -378,7 +378,7 @@ class DeployService:
     def _cache(self, request: Request) -> Iterator[RepoCache]:
         """What this process remembers about a repo, for one call at a time."""
         repo = str(self._home.repo(request.repo))
-        with self._turn:
+        with self._turn, for_repo(request.repo):
             if repo not in self._caches:
                 place = self._home.place.path or str(self._home.cwd)
                 file = cache_file(self._home.cache, str(self._home.root), place, repo)

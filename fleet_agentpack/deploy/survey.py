@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fleet_agentpack.deploy.desired import Desired
-from fleet_agentpack.deploy.disk import Reader, WayOutError
+from fleet_agentpack.deploy.disk import InTheWayError, NotOursError, Reader, WayOutError
 from fleet_agentpack.deploy.model import FileState, Root
 from fleet_agentpack.deploy.recorded import Recorded
 from fleet_agentpack.deploy.results import TargetError
@@ -72,7 +72,8 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
     desired = desired.without(places.written_twice(desired.all))
     actual: dict[str, FileState | None] = {}
     present: dict[str, list[str]] = {root.dir: [] for root in desired.roots}
-    left_alone: dict[str, list[str]] = {}  # by the link
+    unwanted: dict[str, list[str]] = {root.dir: [] for root in desired.roots}
+    left_alone: dict[str, list[str]] = {}  # by the warning
     for target, directories in desired.directories.items():
         known: dict[str, bool] = {}
         absent = {
@@ -84,7 +85,7 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
             try:
                 exists = root not in absent and reader.directory(root, directory, known)
             except WayOutError as error:
-                left_alone.setdefault(error.link, []).extend(paths)
+                left_alone.setdefault(error.warning, []).extend(paths)
                 continue
             if exists:
                 present[root.dir] += paths
@@ -97,19 +98,35 @@ def survey(desired: Desired, recorded: Recorded, reader: Reader) -> Survey:
             for path in record.files.keys() - outputs.keys():
                 try:
                     exists = reader.directory(root, path.rpartition("/")[0] or "/", known)
-                except WayOutError as error:
-                    left_alone.setdefault(error.link, [])
+                except NotOursError as error:
+                    left_alone.setdefault(error.warning, [])
                     continue
                 if exists:
-                    present[root.dir].append(path)
+                    unwanted[root.dir].append(path)
                 else:
                     actual[path] = None
     for top, paths in present.items():
         actual.update(reader.states(paths, top))
+    for top, paths in unwanted.items():
+        found, in_the_way = _states_of_files(reader, paths, top)
+        actual.update(found)
+        left_alone |= {warning: [] for warning in in_the_way}
     kept = desired.without({path for paths in left_alone.values() for path in paths})
-    warnings = (*desired.warnings, *recorded.warnings, *map(_left_alone, left_alone))
+    warnings = (*desired.warnings, *recorded.warnings, *left_alone)
     return Survey(kept, recorded, actual, warnings, dict(reader.links), places)
 
 
-def _left_alone(link: str) -> str:
-    return f"{link} is a link that leads out of its root; what is below it is left alone"
+def _states_of_files(
+    reader: Reader, paths: Sequence[str], top: str
+) -> tuple[Mapping[str, FileState | None], list[str]]:
+    """The states of paths without those that are no files by now, and a warning for each of them.
+
+    Nothing is wanted there, so they stop nobody.
+    """
+    left, warnings = list(paths), list[str]()
+    while True:
+        try:
+            return reader.states(left, top), warnings
+        except InTheWayError as error:
+            left.remove(error.path)
+            warnings.append(error.warning)

@@ -1,7 +1,7 @@
 """Takes over what agentpack deployed: its snapshots say what this home wrote, and over what.
 
 Both programs may take turns on one home, so every snapshot that is newer than the record is
-accounted for, once.
+accounted for, once. Where the record itself was lost, these are all of them, ours too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fleet_agentpack.deploy.event import Event, EventRow, stored_event
 from fleet_agentpack.deploy.model import Root
 from fleet_agentpack.deploy.ownership import Draft, Entry, Holder, Origin, Record, RecordFile
 from fleet_agentpack.deploy.snapshots import Snapshot, SnapshotChange, SnapshotStore
@@ -51,15 +52,16 @@ class OwnershipReader:
             except ValueError:
                 continue
             if snapshot.kind in ("deploy", "bootstrap", "rollback"):
-                record = _with(record, snapshot, sources)
+                event = stored_event(self.snapshots, snapshot_id)
+                record = _with(record, snapshot, event or Event(), sources)
         return Ownership(record, sources, is_stored=False)
 
 
-def _with(record: Record, snapshot: Snapshot, sources: dict[str, str]) -> Record:
+def _with(record: Record, snapshot: Snapshot, event: Event, sources: dict[str, str]) -> Record:
     """The record after one more snapshot."""
-    draft = Draft(record)
+    draft, rows = Draft(record), {row.path: row for row in event.rows}
     for root in snapshot.roots:
-        holder = _holder(record, root)
+        holder = _holder(record, root, event)
         files = {file.path: file.sha256 for file in snapshot.files_of(root.target, root.dir)}
         known = record.by_holder.get(holder)
         for path in known.by_path if known else ():
@@ -69,11 +71,12 @@ def _with(record: Record, snapshot: Snapshot, sources: dict[str, str]) -> Record
             entry = draft.entry(holder, path)
             if entry is None:
                 change = snapshot.change_of(root.target, path)
-                entry = Entry(sha256, snapshot.id, _origin(change, sha256, sources))
+                row = rows.get(path)
+                entry = Entry(sha256, snapshot.id, _origin(change, row, sha256, sources))
             draft.put(holder, path, entry._replace(sha256=sha256))
-        draft.put_manifest(
-            holder, _manifest(snapshot, root, known.manifest if known else None, sources)
-        )
+        manifest = known.manifest if known else None
+        row = rows.get(root.manifest_path)
+        draft.put_manifest(holder, _manifest(snapshot, root, row, manifest, sources))
     for root in snapshot.emptied:
         for holding in record.of_root(root.target, root.dir):
             draft.put_manifest(holding.holder, None)
@@ -94,24 +97,39 @@ def _directories(snapshot: Snapshot) -> list[str]:
     return list(found)
 
 
-def _holder(record: Record, root: Root) -> Holder:
+def _holder(record: Record, root: Root, event: Event) -> Holder:
     """Whoever holds a root alone; agentpack does not say for which pack it deployed."""
+    for target, directory, scope in event.roots if event.pack else ():
+        if (target, directory) == root[:2]:
+            return Holder(event.pack, target, directory, scope)
     known = [holding.holder for holding in record.of_root(root.target, root.dir)]
     return known[0] if len(known) == 1 else Holder("", root.target, root.dir, "")
 
 
 def _manifest(
-    snapshot: Snapshot, root: Root, known: Entry | None, sources: dict[str, str]
+    snapshot: Snapshot,
+    root: Root,
+    row: EventRow | None,
+    known: Entry | None,
+    sources: dict[str, str],
 ) -> Entry:
     change = snapshot.change_of(root.target, root.manifest_path)
     sha256 = (change.after_sha256 if change else None) or ""
     if known is not None:
         return known._replace(sha256=sha256)
-    return Entry(sha256, snapshot.id, _origin(change, sha256, sources) if change else None)
+    return Entry(sha256, snapshot.id, _origin(change, row, sha256, sources) if change else None)
 
 
-def _origin(change: SnapshotChange | None, sha256: str, sources: dict[str, str]) -> Origin | None:
+def _origin(
+    change: SnapshotChange | None, row: EventRow | None, sha256: str, sources: dict[str, str]
+) -> Origin | None:
     """What a snapshot replaced when it took a path; no change means that it was there already."""
+    if row is not None and row.held is not None:
+        return row.held.origin
+    if row is not None:
+        if row.before is not None and change is not None and change.backup_path is not None:
+            sources[row.before.sha256] = change.backup_path
+        return Origin.of(row.before)
     if change is None:
         return Origin("file", sha256, 0o644)
     if change.op != "update" or change.backup_path is None or change.before_sha256 is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleet_agentpack.deploy.disk import WayOutError
+from fleet_agentpack.deploy.disk import NotOursError
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.event import (
     UNDO_PREFIX,
@@ -27,7 +27,6 @@ from fleet_agentpack.deploy.restoring import (
     ends_as_it_began,
     holds,
     is_exactly,
-    left_alone,
 )
 from fleet_agentpack.deploy.snapshots import History, SnapshotStore
 from fleet_agentpack.kit.disk import State
@@ -70,8 +69,8 @@ def prepare_undo(past: Past, to: str) -> Restoration:
         written = None if path in edited else latest[path].after
         try:
             _undo_path(back, holder, row, written, held, roots)
-        except WayOutError as error:
-            back.warnings.append(left_alone(error))
+        except NotOursError as error:
+            back.warnings.append(error.warning)
     back.warnings = list(dict.fromkeys(back.warnings))
     return back
 
@@ -126,10 +125,11 @@ def _undo_path(
     if not is_exactly(found, wanted):
         if not untouched:
             if not row.is_manifest:
-                back.warnings.append(
-                    f"{row.path} was edited since, so it is kept as it is; what stood there before"
-                    " is in the snapshot"
-                )
+                told = f"{row.path} was edited since, so it is kept as it is"
+                if wanted is not None and wanted.kind == "file":
+                    place = source or f"{back.home.contents}/{wanted.sha256}"
+                    told += f"; what stood there before is {place}"
+                back.warnings.append(told)
             return
         back.restore(
             holder,
@@ -140,10 +140,11 @@ def _undo_path(
             held=held,
             is_manifest=row.is_manifest,
         )
+    then = entry_before(row, held)
     if row.is_manifest:
-        back.manifests.append((holder, row.held))
+        back.manifests.append((holder, then))
     else:
-        back.entries.append((holder, row.path, row.held))
+        back.entries.append((holder, row.path, then))
 
 
 def state_before(row: EventRow, held: Entry | None) -> tuple[State | None, str]:
@@ -155,6 +156,13 @@ def state_before(row: EventRow, held: Entry | None) -> tuple[State | None, str]:
     if held is not None and (row.held is None or not row.is_known) and not row.is_manifest:
         return (held.origin.state if held.origin else None), ""
     return row.before, row.source
+
+
+def entry_before(row: EventRow, held: Entry | None) -> Entry | None:
+    """The entry of a path before a row; agentpack does not say what had stood there before that."""
+    if row.held is None or row.held.origin is not None or row.pack or held is None:
+        return row.held
+    return held._replace(sha256=row.held.sha256)
 
 
 def _held_now(record: Record, holder: Holder, row: EventRow) -> Entry | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fleet_agentpack.deploy.disk import WayOutError
+from fleet_agentpack.deploy.disk import NotOursError
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.model import Root
 from fleet_agentpack.deploy.ownership import Entry, Holder, Holding
@@ -18,9 +17,9 @@ from fleet_agentpack.deploy.restoring import (
     RootReader,
     holds,
     is_exactly,
-    left_alone,
 )
-from fleet_agentpack.deploy.targets import BY_NAME, NAMES
+from fleet_agentpack.deploy.targets import NAMES
+from fleet_agentpack.deploy.whereabouts import gone_place, is_in
 from fleet_agentpack.kit.disk import State
 from fleet_agentpack.kit.stamps import Remembered
 
@@ -51,7 +50,7 @@ class Leaving:
             return False
         if not self.scope:
             return True
-        inside = f"{holding.root}/".startswith(f"{self.project}/") if self.project else False
+        inside = is_in(holding, self.project)
         is_project = holding.scope == "project" or (not holding.scope and inside)
         return is_project and inside if self.scope == "project" else not is_project
 
@@ -86,32 +85,39 @@ def prepare_uninstall(past: Past, leaving: Leaving) -> Restoration:
     for holding in covered:
         back.roots[holding.holder] = None
         back.manifests.append((holding.holder, None))
-        if gone := _gone_project(holding):
-            back.warnings.append(f"{gone} is gone, so nothing is given back there")
-            back.entries += [(holding.holder, path, None) for path in holding.by_path]
+        if gone := gone_place(holding):
+            _forget(back, holding, gone)
             continue
         for path, entry in sorted(holding.by_path.items()):
             try:
                 _leave(back, holding.holder, path, entry, roots)
-            except WayOutError as error:
-                back.warnings.append(left_alone(error))
+            except NotOursError as error:
+                back.warnings.append(error.warning)
     for holder, manifest in _manifests(record.holdings, covered):
         try:
             _leave_manifest(back, holder, manifest, roots)
-        except WayOutError as error:
-            back.warnings.append(left_alone(error))
+        except NotOursError as error:
+            back.warnings.append(error.warning)
     back.warnings = list(dict.fromkeys(back.warnings))
     return back
 
 
-def _gone_project(holding: Holding) -> str:
-    """The project of a root, if it was deleted or moved away."""
-    if holding.scope != "project" or os.path.isdir(holding.root):
-        return ""
-    inside = [f"/{area.dir}" for area in BY_NAME[holding.target].areas if area.scope == "project"]
-    tops = [holding.root.removesuffix(each) for each in inside if holding.root.endswith(each)]
-    project = min(tops, key=len, default=holding.root)
-    return "" if os.path.isdir(project) else project
+def _forget(back: Restoration, holding: Holding, gone: str) -> None:
+    """Let go of files in a place that is gone, but not of what only this home still has."""
+    only_here = {
+        path: entry.origin
+        for path, entry in holding.by_path.items()
+        if entry.origin is not None and entry.origin.kind == "file" and not entry.is_shared
+    }
+    told = f"{gone} is gone, so nothing is given back there"
+    if only_here:
+        path, origin = next(iter(sorted(only_here.items())))
+        told += (
+            f"; what stood at {path} is {back.home.contents}/{origin.sha256}, and stays recorded,"
+            " so that another uninstall gives it back when the directory is there again"
+        )
+    back.warnings.append(told)
+    back.entries += [(holding.holder, p, None) for p in holding.by_path if p not in only_here]
 
 
 def _leave(back: Restoration, holder: Holder, path: str, entry: Entry, roots: RootReader) -> None:

@@ -80,8 +80,11 @@ class WaysBack:
         self, asked: UninstallRequest, report: Report = silent
     ) -> Envelope[results.UninstallData]:
         """Give everything back, as it was before the first deploy."""
+        found = self._would_go_back("uninstall", self._away(asked))
+        if found.is_needless and not self._home.journal.exists():
+            return Envelope.of("uninstall", results.UninstallData(0, 0), found.warnings)
         event_id, done, warnings = self._go_back("uninstall", self._away(asked), report)
-        data = results.UninstallData(event_id, len(done.deleted), len(done.restored))
+        data = results.UninstallData(len(done.deleted), len(done.restored), event_id)
         return Envelope.of("uninstall", data, warnings)
 
     def prune(self, asked: PruneRequest, *, dry_run: bool = False) -> Envelope[results.PruneData]:

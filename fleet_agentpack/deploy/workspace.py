@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fleet_agentpack.deploy import lockfile, manifest_file
+from fleet_agentpack.deploy.actions import command_line
 from fleet_agentpack.deploy.desired import Desired, merge
 from fleet_agentpack.deploy.disk import Reader
 from fleet_agentpack.deploy.errors import DeployError
@@ -206,7 +208,8 @@ class Workspace:
             yield f"{target} is left out: {error.message}"
         if unpinned:
             names = ", ".join(unpinned)
-            yield f"unpinned: {names}; `fleet-agentpack update` pins git modules to a commit"
+            update = shlex.join(command_line(self.request, "update"))
+            yield f"unpinned: {names}; `{update}` pins git modules to a commit"
 
 
 def extras(found: Survey, reader: Reader, lister: Lister) -> Iterator[tuple[Root, str, FileState]]:

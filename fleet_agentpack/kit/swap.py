@@ -34,7 +34,7 @@ from fleet_agentpack.kit.journal import (
 from fleet_agentpack.kit.paths import directory_of
 
 _EMPTIED = "emptied.json"  # in a stage: directories to be removed if they are empty
-_NOT_EMPTY = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
+_NOT_EMPTY = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)  # a link, since then
 
 # The new content of a path: a file's bytes, a directory that the function makes, or nothing.
 New = bytes | Callable[[Path], None] | None
@@ -328,8 +328,7 @@ class Swap:
         stage, kept = f"{self._area.staging}/{journal.id}", f"{self._area.kept}/{journal.id}"
         if not os.path.isdir(stage):
             return
-        if os.path.isdir(kept):
-            kept = f"{kept}/stage"
+        kept = f"{kept}/stage" if os.path.isdir(kept) else kept
         self.make(os.path.dirname(kept))
         self._disk.rename(stage, kept)
 
@@ -376,7 +375,8 @@ class Swap:
         for listed in self._area.staging.glob(f"*/{_EMPTIED}"):
             with suppress(OSError, ValueError):
                 for directory in json.loads(listed.read_bytes()):
-                    self._remove_empty(directory)
+                    with suppress(OSError):  # the others go all the same
+                        self._remove_empty(directory)
 
     def _remove_empty(self, directory: str) -> bool:
         try:

@@ -42,6 +42,7 @@ class Person(RuleBasedStateMachine):
         links=st.sets(spot, max_size=2),
         folders=st.sets(st.sampled_from(["user/.codex/prompts", "project/.claude/commands"])),
         modules=st.sets(module, min_size=2, max_size=5),
+        same=st.sets(spot, max_size=3),
     )
     def begin(
         self,
@@ -49,6 +50,7 @@ class Person(RuleBasedStateMachine):
         links: set[int],
         folders: set[str],
         modules: set[tuple[str, str]],
+        same: set[int],
     ) -> None:
         """A home that has files already, as every user's has."""
         for where, name in sorted(modules):
@@ -58,6 +60,8 @@ class Person(RuleBasedStateMachine):
             self._make_folder(folder)
         for one, mode in files.items():
             self.hand_edit(one, mode)
+        for one in sorted(same):
+            self.write_what_the_pack_says(one, "first")
         for one in sorted(links):
             self.link(one)
 

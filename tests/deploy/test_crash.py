@@ -25,6 +25,7 @@ from fleet_agentpack.deploy.transaction import Transaction
 from fleet_agentpack.deploy.uninstall import UninstallRequest
 from tests.deploy.lab import Lab, files
 from tests.deploy.mortal import CountingDisk, FailingDisk, MortalDisk, in_child
+from tests.deploy.playground import Playground, deploying
 
 APPLY = Request(adopt=True)
 
@@ -272,3 +273,14 @@ def test_a_full_disk_in_the_staging_area_touches_nothing(tmp_path: Path) -> None
     assert raised.value.details["reason_code"] == "disk_full"
     assert files(lab.outside()) == before
     assert leftovers(lab) == []
+
+
+def test_an_uninstall_after_a_kill_takes_everything_back(tmp_path: Path) -> None:
+    place = Playground(tmp_path)
+    place.put("first", "prompt:hello", 0)
+    words = deploying(place, "first", adopt=False)
+    for effect in range(0, 60, 4):
+        status = place.killed("project", words, effect)
+        place.shell().json("uninstall", "--yes")
+        assert (place.disk(), place.manifests()) == ({}, []), effect
+    assert status == 0

@@ -327,3 +327,26 @@ def test_its_link_from_one_target_to_another(lab: Both) -> None:
     lab.shell.json(*APPLY, "--adopt")
     assert link.read_text() == (lab.project / "AGENTS.md").read_text()
     assert lab.agree() == CLEAN
+
+
+@pytest.mark.parametrize("between", ["a deploy of its own", "a rollback of its own"])
+def test_undo_takes_back_what_it_did_since(lab: Both, between: str) -> None:
+    mine = lab.write("project/AGENTS.md", "mine\n", 0o640)
+    before = lab.contents()
+    states, ids = [], []
+    for number in range(3):
+        lab.source("modules/prompts/hello.md", f"version {number}\n")
+        ids.append(lab.shell.json(*APPLY, "--adopt")["data"]["snapshot_id"])
+        states.append(without_manifests(lab.contents()))
+    lab.shell.json("rollback", "--to", ids[1], "--yes")
+    if between == "a deploy of its own":
+        lab.source("modules/skills/a-b/x y/z.md", "moved on\n")
+        lab.original_deploy()
+    else:
+        lab.original("rollback", "--to", ids[0], "--yes")
+    for number in (2, 1, 0):
+        lab.shell.json("undo", "--yes")
+        assert without_manifests(lab.contents()) == states[number]
+    lab.shell.json("uninstall", "--yes")
+    assert lab.contents() == before
+    assert mine.stat().st_mode & 0o777 == 0o640

@@ -13,6 +13,7 @@ from tests.deploy.shell import Shell
 
 BASE = "instructions_base--d39861fff1"
 PROJECT_ID = "ae2752b5775071e2"
+APPLY = ("deploy", "--apply", "--yes")
 
 
 @pytest.fixture
@@ -207,3 +208,43 @@ def test_no_empty_directories_stay_behind(shell: Shell) -> None:
     for top in (lab.user, lab.project):
         assert not (top / ".codex/skills/tidy").exists()
     assert [path.name for path in (lab.user / ".codex/skills/mine").iterdir()] == ["notes.txt"]
+
+
+# One project inside another, and projects and homes that are gone.
+
+
+def test_a_project_inside_another_is_not_left_behind(shell: Shell) -> None:
+    lab = shell.lab
+    inner = lab.project / "vendor/inner"
+    inner.mkdir(parents=True)
+    lab.git("init", "--quiet", cwd=inner)
+    here = Shell(lab, inner)
+    lab.skill("tidy")
+    for place in (here, shell):
+        place.json(*APPLY)
+    for place in (here, shell):
+        assert place.json("status")["warnings"] == []
+    shell.json("uninstall", "--project", "--yes")
+    assert not (lab.project / "AGENTS.md").exists()
+    assert (inner / "AGENTS.md").exists() and (inner / ".codex/skills/tidy/SKILL.md").exists()
+    here.json("uninstall", "--project", "--yes")
+    assert not (inner / "AGENTS.md").exists()
+
+
+@pytest.mark.parametrize("top", ["user", "project"])
+def test_what_was_replaced_in_a_place_that_moved_is_not_forgotten(shell: Shell, top: str) -> None:
+    lab = shell.lab
+    lab.skill("tidy")
+    name = "AGENTS.md" if top == "project" else ".codex/AGENTS.md"
+    lab.write(f"{top}/{name}", "mine\n", 0o640)
+    shell.json(*APPLY, "--adopt")
+    place, moved = lab.root / top, lab.root / "moved"
+    place.rename(moved)
+    elsewhere = Shell(lab, lab.root)
+    answer = elsewhere.json("uninstall", "--yes", HOME=str(lab.root / "other"))
+    assert not place.exists()
+    assert str(place / name) in "\n".join(answer["warnings"])
+    elsewhere.json("snapshots", "prune", "--keep", "1", "--yes")
+    moved.rename(place)
+    shell.json("uninstall", "--yes")
+    assert (place / name).read_text() == "mine\n"

@@ -250,3 +250,55 @@ def test_rows_name_the_layer_that_the_text_is_from(shell: Shell) -> None:
         "three": ("upstream", ["prompt:three"]),
     }
     assert max(len(json.dumps(row)) for row in rows) < 600
+
+
+# What is said to do next can be done as it stands there.
+
+
+def test_what_a_user_has_beside_the_pack_needs_nothing(shell: Shell) -> None:
+    lab = shell.lab
+    shell("deploy", "--apply", "--yes")
+    (prompts(lab) / "mine.md").write_text("mine\n")
+    data = shell.json("status")["data"]
+    assert [row["kind"] for row in data["drift"]] == ["extra"] and "next_actions" not in data
+    lab.drop("prompt:one")
+    assert [row["action"] for row in shell.json("status")["data"]["next_actions_detailed"]] == [
+        "diff",
+        "deploy_apply",
+    ]
+
+
+def test_a_deleted_file_was_not_edited(shell: Shell) -> None:
+    shell("deploy", "--apply", "--yes")
+    (prompts(shell.lab) / "one.md").unlink()
+    assert "one.md  (you deleted it)" in shell("status").stdout
+
+
+def test_next_steps_are_for_the_repo_that_was_asked_for(shell: Shell, tmp_path: Path) -> None:
+    repo = ("--repo", str(tmp_path / "another pack"))
+    words = f"fleet-agentpack --repo '{repo[1]}'"
+    assert f"{words} plan shows" in shell("init", *repo).stdout
+    shell("deploy", "--apply", "--yes", *repo)
+    (shell.lab.project / "AGENTS.md").write_text("mine\n")
+    advice = shell("deploy", "--apply", "--yes", *repo, status=1).stderr
+    assert f"{words} keep`" in advice and f"{words} diff`" in advice
+    assert f"{words} plan shows" in shell("remove", "prompt:draftpr", "--yes", *repo).stdout
+    source = {"git": {"url": str(tmp_path / "upstream"), "ref": "main"}}
+    manifest = Path(repo[1], "agentpack.yaml")
+    row = json.dumps({"id": "skill:g", "type": "skill", "tags": ["base"], "source": source})
+    manifest.write_text(manifest.read_text().rstrip("\n") + f"\n- {row}\n")
+    refused = shell("plan", *repo, status=1).stderr
+    assert f"run `{words} update`" in refused, refused
+    missing = shell("plan", "--repo", "/nowhere", status=1).stderr
+    assert "`fleet-agentpack --repo /nowhere init`" in missing
+
+
+def test_the_project_is_named_before_the_command(shell: Shell) -> None:
+    refused = shell("plan", "--project", "/x", status=2).stderr
+    assert "fleet-agentpack --project DIR plan" in refused and "--profile" not in refused
+    shell.lab.targets = {"codex": CODEX}
+    shell.lab.save()
+    at_the_top = Shell(shell.lab, Path("/"))
+    assert "`fleet-agentpack --project DIR`" in at_the_top("plan").stderr
+    named = at_the_top.json("--project", str(shell.lab.project), "plan")
+    assert "no project" not in "\n".join(named["warnings"])

@@ -95,8 +95,8 @@ def test_undoing_keeps_what_was_edited_since(shell: QuickShell, before: dict[str
     answer = shell.json("undo", "--yes")
     assert edited.read_text() == "edited since\n" and str(edited) in warned(answer)
     assert (lab.project / "AGENTS.md").read_text() == "mine\n"
-    kept = [path for path in (lab.home_dir / "state").rglob("*") if path.is_file()]
-    assert b"mine, for all projects\n" in [path.read_bytes() for path in kept]
+    told = next(text for text in answer["warnings"] if str(edited) in text)
+    assert Path(told.rsplit(" ", 1)[-1]).read_text() == "mine, for all projects\n"
 
 
 def test_an_older_apply_is_undone_with_all_that_followed(
@@ -300,3 +300,36 @@ def test_an_uninstall_of_two_packs_is_undone(shell: QuickShell, second: tuple[st
     shell.json("uninstall", "--yes", *second)
     assert (lab.user / ".codex/prompts/own.md").exists()
     assert not (lab.user / ".codex/prompts/other.md").exists()
+
+
+def test_an_uninstall_of_nothing_writes_nothing(shell: QuickShell) -> None:
+    lab = shell.lab
+    state = lab.home_dir / "state"
+    assert "Nothing to uninstall" in shell("uninstall", "--yes").stdout
+    assert not state.exists()
+    shell.json(*APPLY)
+    shell.json("uninstall", "--yes")
+    before = tree(state)
+    assert shell.json("uninstall", "--yes")["data"] == {"files_deleted": 0, "files_restored": 0}
+    assert tree(state) == before
+    shell.json("undo", "--yes")
+    assert (lab.project / "AGENTS.md").read_text() == "the pack's\n"
+
+
+def test_a_lost_record_is_made_again_from_the_snapshots(
+    shell: QuickShell, before: dict[str, Any]
+) -> None:
+    lab = shell.lab
+    lab.targets = {"codex": {**CODEX, "scope": "user"}}
+    lab.prompt("linked", "the pack's\n")
+    link = lab.user / ".codex/prompts/linked.md"
+    link.symlink_to("nowhere.md")
+    state = files(lab.outside())
+    shell.json(*ADOPT)
+    record = lab.home_dir / "state/ownership/record.json"
+    record.write_text("{")
+    assert "snapshots tell" in shell.refusal("plan")["message"]
+    record.unlink()
+    assert shell.json("plan", "--check")["warnings"] == []
+    shell.json("uninstall", "--yes")
+    assert files(lab.outside()) == state

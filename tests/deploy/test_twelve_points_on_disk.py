@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.deploy.lab import ALL_TARGETS, CODEX, Lab
+from tests.deploy.lab import ALL_TARGETS, CODEX, Lab, files
 from tests.deploy.shell import QuickShell
 
 APPLY = ("deploy", "--apply", "--yes")
@@ -23,6 +24,10 @@ def shell(tmp_path: Path) -> QuickShell:
     lab.targets = {"codex": CODEX}
     lab.instructions("base", "the pack's\n")
     return QuickShell(lab)
+
+
+def warned(answer: dict[str, Any]) -> str:
+    return "\n".join(answer["warnings"])
 
 
 # 5. What a hand edited is overwritten only with consent, and comes back.
@@ -220,3 +225,66 @@ def test_what_the_user_does_to_a_shared_file_stays_done(shell: QuickShell) -> No
     also.unlink()
     shell.json("uninstall", "--yes")
     assert mine.stat().st_mode & 0o777 == 0o600 and not also.exists()
+
+
+def test_a_directory_that_was_replaced_by_a_link_keeps_no_other(shell: QuickShell) -> None:
+    lab = shell.lab
+    lab.skill("tidy")
+    shell.json(*APPLY)
+    (lab.project / ".codex").rename(lab.project / "dotfiles")
+    (lab.project / ".codex").symlink_to("dotfiles")
+    shell.json("uninstall", "--yes")
+    assert files(lab.outside()) == {"project/.codex": ("link", "dotfiles")}
+    assert not (lab.user / ".codex").exists()
+
+
+# What a user put in the place of a deployed file stays there, and stops nothing.
+
+
+def a_directory(place: Path) -> None:
+    place.mkdir()
+    (place / "mine.txt").write_text("mine\n")
+
+
+@pytest.mark.parametrize("put", [a_directory, os.mkfifo])
+@pytest.mark.parametrize("end", ["undo", "uninstall", "rollback", "drop"])
+def test_what_is_no_file_is_left_alone(
+    shell: QuickShell, put: Callable[[Path], None], end: str
+) -> None:
+    lab = shell.lab
+    lab.drop("instructions:base")
+    lab.prompt("other", "other\n")
+    first = shell.json(*APPLY)["data"]["snapshot_id"]
+    lab.prompt("hello", "hello\n")
+    shell.json(*APPLY)
+    place = lab.user / ".codex/prompts/hello.md"
+    place.unlink()
+    put(place)
+    if end == "drop":
+        lab.drop("prompt:hello")
+        lab.drop("prompt:other")
+        answer = shell.json(*GONE)
+    else:
+        to = ("--to", first) if end == "rollback" else ()
+        answer = shell.json(end, *to, "--yes")
+    assert place.is_dir() or place.is_fifo()
+    assert str(place) in warned(answer)
+    assert (lab.user / ".codex/prompts/other.md").exists() == (end in ("undo", "rollback"))
+
+
+@pytest.mark.parametrize("end", ["undo", "uninstall", "drop"])
+def test_a_file_in_the_place_of_a_directory_is_left_alone(shell: QuickShell, end: str) -> None:
+    lab = shell.lab
+    lab.skill("tidy", {"a/b.txt": "deep\n"}, scope="user")
+    shell.json(*APPLY)
+    place = lab.user / ".codex/skills/tidy"
+    shutil.rmtree(place)
+    place.write_text("mine\n")
+    if end == "drop":
+        lab.drop("skill:tidy")
+        answer = shell.json(*GONE)
+        shell.json("status")
+    else:
+        answer = shell.json(end, "--yes")
+        assert not (lab.project / "AGENTS.md").exists()
+    assert place.read_text() == "mine\n" and str(place) in warned(answer)

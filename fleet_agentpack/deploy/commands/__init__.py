@@ -13,10 +13,9 @@ from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.progress import progress
 from fleet_agentpack.deploy.actions import as_commands, doctor_as_commands, status_as_commands
 from fleet_agentpack.deploy.commands import back, bring_in, pack_commands, report
-from fleet_agentpack.deploy.commands.parts import open_deploy, require_yes
+from fleet_agentpack.deploy.commands.parts import line, open_deploy, require_yes
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
-from fleet_agentpack.kit.program import program
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.compare import Plan
@@ -182,14 +181,15 @@ def _init(console: Console) -> None:
         return
     bringing_in = bring_in.import_action(service, given.repo) if is_new and not attended else None
     answer = service.upkeep.init(given.repo, with_git=given.git)
+    request = Request(given.repo)
     lines = [
         f"Initialized {answer.data.repo}",
-        f"Next: {program()} plan shows what it would deploy.",
+        f"Next: {line(request, 'plan')} shows what it would deploy.",
     ]
     if bringing_in is not None:
         actions = as_commands([bringing_in])
         answer = replace(answer, data=replace(answer.data, next_actions=actions))
-        lines.append(f"Your tools have files already: {program()} import brings them in.")
+        lines.append(f"Your tools have files already: {line(request, 'import')} brings them in.")
     console.answer(answer, lines)
 
 

@@ -16,6 +16,7 @@ from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy import results
 from fleet_agentpack.deploy.commands.parts import open_deploy, require_yes
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.kit.results import Unknown
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.uninstall import UninstallRequest
@@ -55,6 +56,9 @@ def uninstall(console: Console) -> None:
     with progress(lines=False) as told:
         answer = back.uninstall(asked, told)
     done = answer.data
+    if isinstance(done.event_snapshot_id, Unknown):
+        console.answer(answer, ["Nothing to uninstall"])
+        return
     text = f"Uninstalled: {done.files_deleted} file(s) deleted, {done.files_restored} given back."
     console.answer(answer, [f"{text} Event: {done.event_snapshot_id}"])
 

@@ -12,10 +12,10 @@ from fleet_agentpack.console.parser import Parser
 from fleet_agentpack.console.row import Row
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.actions import as_commands, call
+from fleet_agentpack.deploy.commands.parts import line
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
 from fleet_agentpack.kit.actions import Action
-from fleet_agentpack.kit.program import program
 from fleet_agentpack.kit.results import Unknown
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run_import(console: Console, service: DeployService) -> None:
     shown = answer.data.applied or answer.data.reason == "aborted"
     console.answer(
         _with_commands(console, answer),
-        [*([] if shown else _preview(answer.data)), *_outcome(answer.data)],
+        [*([] if shown else _preview(answer.data)), *_outcome(answer.data, given.repo)],
     )
 
 
@@ -100,7 +100,7 @@ def offer_import(console: Console, service: DeployService) -> bool:
     if not ask("Start the pack from these instead of from the examples?"):
         return False
     done = service.importer.run(ImportRequest(console.arguments.repo))
-    console.answer(done, _outcome(done.data))
+    console.answer(done, _outcome(done.data, console.arguments.repo))
     return True
 
 
@@ -135,14 +135,16 @@ def _modules(data: ImportData) -> Iterator[Line]:
         yield Table(["module", "scope", "tools", "from"], rows)
 
 
-def _outcome(data: ImportData) -> Iterator[Line]:
+def _outcome(data: ImportData, repo: str | None) -> Iterator[Line]:
+    request = Request(repo)
     if data.applied and not isinstance(data.plan, Unknown):
         yield f"Imported {len(data.modules)} module(s) into {data.repo}"
         counts = data.plan
         if counts.create or counts.update or counts.delete:
-            yield f"Next: {program()} plan shows what a deploy would change."
+            yield f"Next: {line(request, 'plan')} shows what a deploy would change."
         else:
-            yield f"Next: {program()} deploy --apply; it changes no file, and manages these."
+            deploy = line(request, "deploy", "--apply")
+            yield f"Next: {deploy}; it changes no file, and manages these."
     elif not data.modules:
         known = f"; {data.already} are in the pack already" if data.already else ""
         yield f"Nothing to import{known}"
@@ -181,7 +183,7 @@ def run_keep(console: Console, service: DeployService, asked: Request) -> int:
     answer = service.keeper.run(request, None if console.as_json else approve)
     data = answer.data
     shown = data.applied or data.reason == "aborted"
-    lines = [*([] if shown else _kept(data)), *_kept_outcome(data)]
+    lines = [*([] if shown else _kept(data)), *_kept_outcome(data, asked)]
     console.answer(_with_commands(console, answer), lines)
     return int(bool(data.conflicts))
 
@@ -195,13 +197,13 @@ def _kept(data: KeepData) -> Iterator[Line]:
             yield Row(("  both sides:",), conflict.copy)
 
 
-def _kept_outcome(data: KeepData) -> Iterator[Line]:
+def _kept_outcome(data: KeepData, asked: Request) -> Iterator[Line]:
     if data.applied:
         yield f"Kept {len(data.kept)} edit(s)"
         for path in data.updated:
             yield Row(("also updated",), path)
         if not isinstance(data.next_actions, Unknown):
-            yield f"Next: {program()} plan shows what else is waiting to be deployed."
+            yield f"Next: {line(asked, 'plan')} shows what else is waiting to be deployed."
     elif data.conflicts and data.reason != "dry_run":
         yield "Nothing was written: resolve the conflicts, or keep the other files by their paths"
     elif data.reason == "aborted":

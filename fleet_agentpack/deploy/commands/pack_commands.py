@@ -15,9 +15,9 @@ from fleet_agentpack.console.progress import progress
 from fleet_agentpack.console.row import Row
 from fleet_agentpack.console.table import Table
 from fleet_agentpack.deploy.commands import report
+from fleet_agentpack.deploy.commands.parts import line
 from fleet_agentpack.deploy.errors import DeployError
 from fleet_agentpack.deploy.request import Request
-from fleet_agentpack.kit.program import program
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.results import DriftRow
@@ -71,7 +71,8 @@ def run_add(console: Console, service: DeployService, request: Request) -> None:
     given = console.arguments
     entry = NewEntry(given.type, given.source, given.id, given.tags, given.targets, given.scope)
     answer = service.upkeep.add(request, entry)
-    lines = [f"Added {answer.data.module_id}", f"Next: {program()} plan shows what it deploys."]
+    next_line = f"Next: {line(request, 'plan')} shows what it deploys."
+    lines = [f"Added {answer.data.module_id}", next_line]
     console.answer(answer, lines)
 
 
@@ -80,7 +81,7 @@ def run_remove(console: Console, service: DeployService, request: Request) -> No
     answer = service.upkeep.remove(request, console.arguments.module)
     lines = [
         f"Removed {answer.data.module_id}; its files stay in the repo",
-        f"Next: {program()} plan shows what a deploy would take away.",
+        f"Next: {line(request, 'plan')} shows what a deploy would take away.",
     ]
     console.answer(answer, lines)
 

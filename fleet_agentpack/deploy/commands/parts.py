@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from fleet_agentpack.console.command import Console
+from fleet_agentpack.deploy.actions import command_line
 from fleet_agentpack.deploy.errors import DeployError
+from fleet_agentpack.deploy.request import Request
+from fleet_agentpack.kit.program import located
 
 if TYPE_CHECKING:
     from fleet_agentpack.deploy.service import DeployService
@@ -23,3 +27,8 @@ def require_yes(console: Console, command: str) -> None:
     """With `--json`, a command that writes needs `--yes`."""
     if console.as_json and not console.arguments.yes:
         raise DeployError.confirm_required(command)
+
+
+def line(request: Request, *words: str) -> str:
+    """A command as a person can type it next, for the same repo."""
+    return located(shlex.join(command_line(request, *words)))

@@ -103,9 +103,15 @@ def status_lines(paint: Paint, data: results.StatusData) -> Iterator[Line]:
         for row in data.drift:
             if (row.target, row.root) == (group.target, group.root):
                 kind = paint(f"  {row.kind:<8}", _DRIFT_COLOURS[row.kind])
-                cause = "" if isinstance(row.cause, Unknown) else f"  ({_CAUSES[row.cause]})"
-                yield Row(kind, os.path.relpath(row.path, row.root) + cause)
+                yield Row(kind, os.path.relpath(row.path, row.root) + _cause(row))
     yield from _next_actions(data.next_actions)
+
+
+def _cause(row: results.DriftRow) -> str:
+    if isinstance(row.cause, Unknown):
+        return ""
+    text = _CAUSES[row.cause]
+    return f"  ({text.replace('edited', 'deleted') if row.kind == 'missing' else text})"
 
 
 def doctor_lines(paint: Paint, data: results.DoctorData) -> Iterator[Line]:
