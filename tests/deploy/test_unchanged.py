@@ -443,7 +443,8 @@ class Listening:
     def _noting(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def noted(path: Any = ".", *others: Any, **named: Any) -> Any:
             if not isinstance(path, int):
-                self._asked.append(os.fsdecode(path))
+                around = f"/proc/self/fd/{named['dir_fd']}" if named.get("dir_fd") else ""
+                self._asked.append(os.path.join(os.path.realpath(around), os.fsdecode(path)))
             return real(path, *others, **named)
 
         return noted
