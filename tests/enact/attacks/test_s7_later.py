@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,45 @@ def test_a_row_that_names_no_usable_auditor_cannot_hide_a_veto(
     registry.attest(NAME, VERSION, auditor, veto(digest))
     with refused("TRUST_REFUSED"):
         service.install(NAME)
+
+
+@pytest.mark.parametrize("page_size", [1, 2, 3])
+def test_a_veto_on_a_later_page_is_not_out_of_sight(
+    service: EnactService,
+    registry: FakeRegistry,
+    trust: Callable[..., None],
+    digest: str,
+    page_size: int,
+) -> None:
+    trust("github:alice", "github:bob")
+    endorse(registry, digest, email=ALICE, issuer=GITHUB)
+    endorse(
+        registry, digest, auditor="carol", email="3+carol@users.noreply.github.com", issuer=GITHUB
+    )
+    registry.attest(NAME, VERSION, "bob", veto(digest))
+    registry.page_size = page_size
+    with refused("TRUST_VETO"):
+        service.install(NAME)
+
+
+@pytest.mark.parametrize("page", [[], None])
+def test_a_list_that_is_shorter_than_it_says_refuses(
+    service: EnactService,
+    registry: FakeRegistry,
+    trust: Callable[..., None],
+    digest: str,
+    page: Any,
+) -> None:
+    trust("github:alice", "github:bob")
+    endorse(registry, digest, email=ALICE, issuer=GITHUB)
+    first = {"attestations": [{"auditor": "alice"}], "total": 2}
+    path = f"/tools/{NAME}/versions/{VERSION}/attestations"
+    registry.lies[path] = Lie(body=json.dumps(first).encode())
+    second = json.dumps({"attestations": page, "total": 2})
+    registry.lies[f"{path}?offset=1"] = Lie(body=second.encode())
+    with refused("TRUST_REFUSED") as refusal:
+        service.install(NAME)
+    assert "1 of 2" in refusal.error.message
 
 
 def test_a_padded_veto_in_a_directory_is_not_overlooked(home: Path, service: EnactService) -> None:
