@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from fleet_agentpack.enact.backends import dagger as backend
-from fleet_agentpack.enact.backends import dagger_child
+from fleet_agentpack.enact.backends import dagger_child, dagger_connection
 from fleet_agentpack.enact.backends.dagger_connection import MODULE, LostError
 from fleet_agentpack.enact.backends.dagger_session import Session
 from fleet_agentpack.enact.permissions import Permissions
@@ -468,6 +469,28 @@ def test_an_address_where_nothing_listens_is_noticed_before_anything_is_started(
     found = backend.Dagger({"_EXPERIMENTAL_DAGGER_RUNNER_HOST": address.format(home=home)})
     with pytest.raises(LostError, match="no Dagger engine can be reached: "):
         found._connections.probe()
+
+
+def test_an_engine_that_dies_during_a_run_is_noticed(
+    home: Path, engine: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dagger_connection, "LOOK_S", 0.1)
+    service = engine({"takes_s": 60})
+    connections = service._runner._dagger._connections
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(home / "socket"))
+        listening.listen(50)
+        connections._env["_EXPERIMENTAL_DAGGER_RUNNER_HOST"] = f"unix://{home}/socket"
+        threading.Thread(target=closed_once_it_runs, args=[home, listening], daemon=True).start()
+        with refused("PROVIDER_UNAVAILABLE") as refusal:
+            service.run(NAME)
+    assert "no Dagger engine can be reached" in refusal.error.message
+
+
+def closed_once_it_runs(home: Path, listening: socket.socket) -> None:
+    while not (home / "calls.jsonl").exists() or not files(home).get("enact.Dockerfile"):
+        threading.Event().wait(0.05)
+    listening.close()
 
 
 def test_a_missing_image_is_told_at_the_install(home: Path, engine: Made) -> None:

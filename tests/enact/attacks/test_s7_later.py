@@ -173,6 +173,21 @@ def test_another_signer_can_be_accepted_by_name(
         installed.install(NAME)
 
 
+def test_an_uninstall_does_not_make_the_signer_forgotten(
+    installed: EnactService, registry: FakeRegistry
+) -> None:
+    """Else an agent that is refused would have a way around the question."""
+    sign(registry, "2.0.0", BOB)
+    installed.uninstall(NAME)
+    with refused("SIGNER_CHANGED") as refusal:
+        installed.install(NAME)
+    assert "github:alice" in refusal.error.message and "github:bob" in refusal.error.message
+    assert installed.installed().tools == ()
+    installed.install(NAME, accept_signers=["github:bob"])
+    installed.uninstall(NAME)
+    assert installed.install(NAME).success, "whoever was accepted last"
+
+
 def test_one_signer_who_stays_is_enough_and_the_same_bytes_are_no_question(
     installed: EnactService, registry: FakeRegistry, digest: str
 ) -> None:
