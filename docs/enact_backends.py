@@ -2,12 +2,12 @@
 
 python docs/enact_backends.py
 
-What a backend did when it last ran stays in `enact-backends.json`, and so in the table.
+What a backend did when it last ran stays in `enact-backends.json`, and so in the table; a case that
+has changed since, or was not tried there, is `not run`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -20,9 +20,16 @@ sys.path.insert(0, str(HERE.parent))
 
 from tests.enact.conformance.cases import CASES  # noqa: E402
 from tests.enact.conformance.places import KINDS  # noqa: E402
-from tests.enact.conformance.record import RECORD, RECORDING, Results, recorded  # noqa: E402
+from tests.enact.conformance.record import (  # noqa: E402
+    RECORD,
+    RECORDING,
+    Results,
+    recorded,
+    written,
+)
 
 PAGE = HERE / "enact.md"
+NOT_RUN = "not run"
 
 
 def table(results: Results) -> str:
@@ -31,7 +38,12 @@ def table(results: Results) -> str:
     rows = [f"| | | {' | '.join(f'`{name}`' for name in names)} |", "|---" * (len(names) + 2) + "|"]
     area = ""
     for case in CASES.values():
-        cells = [results[name].get(case.name, "") for name in names]
+        cells = [
+            results[name].get(case.name, NOT_RUN)
+            if KINDS[name].has_images or not case.needs_image
+            else ""
+            for name in names
+        ]
         first = case.area if case.area != area else ""
         rows.append(f"| {first} | {case.promise} | {' | '.join(cells)} |")
         area = case.area
@@ -60,6 +72,8 @@ def run() -> Results:
 
 
 if __name__ == "__main__":
-    found = {**(recorded() if RECORD.exists() else {}), **run()}
-    RECORD.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    found = recorded() if RECORD.exists() else {}
+    for backend, cells in run().items():
+        found[backend] = {**found.get(backend, {}), **cells}
+    RECORD.write_text(written(found), encoding="utf-8")
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")

@@ -62,7 +62,7 @@ class Audits:
         looked_at = [each for each in tools if self._receipt(each)]
         self._sources.findings.claim(Attempt(self._clock()), math.inf)
         problems = self._ask_about(looked_at, report)
-        rows = tuple(self._row(each, problems.get(each.name)) for each in looked_at)
+        rows = tuple(self._row(each, problems.get(_label(each))) for each in looked_at)
         return AuditResult(rows, if_any(self._config().warnings))
 
     def known(self, tools: Iterable[Installed]) -> tuple[AuditedTool, ...]:
@@ -152,7 +152,7 @@ class Audits:
                 logger.warning("installed tools were not checked: %s", type(error).__name__)
 
     def _ask_about(self, tools: Iterable[Installed], report: Report) -> dict[str, EnactError]:
-        """Ask the registry about each tool; what it did not tell, and why."""
+        """Ask the registry about each tool; of which it did not tell, and why."""
         looked_at = [*tools]
         problems: dict[str, EnactError] = {}
         away: EnactError | None = None
@@ -160,7 +160,7 @@ class Audits:
             report(number, len(looked_at), f"checking {each.name}")
             problem = away or self._ask(each)
             if problem:
-                problems[each.name] = problem
+                problems[_label(each)] = problem
                 away = problem if problem.code in PASSING else None
         told = "; ".join(dict.fromkeys(each.message for each in problems.values()))
         self._sources.findings.end(told[:LONGEST_TOLD], reached=away is None)
@@ -206,6 +206,10 @@ class Audits:
         except EnactError:
             return None
         return receipt if receipt and not receipt.is_builtin else None
+
+
+def _label(tool: Installed) -> str:
+    return f"{tool.name}@{tool.version}"
 
 
 def _pause(last: Attempt) -> float:

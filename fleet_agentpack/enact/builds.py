@@ -96,10 +96,7 @@ class Builds:
         manifest = subject.manifest
         if not manifest.build:
             return subject
-        if isinstance(provider, Dagger):
-            step = ask_user("choose podman, docker or bubblewrap as execution.default or fallback")
-            raise EnactError.backend_unavailable(manifest.name, NOT_IN_DAGGER, step)
-        if isinstance(provider, Container):
+        if isinstance(provider, Container | Dagger):
             image = subject.image or provider.pinned(manifest.image or DEFAULT_IMAGE)
             subject = replace(subject, image=image)
         key = _key(subject, provider)
@@ -113,7 +110,8 @@ class Builds:
                     found = self._build(key, subject, provider, execution, report)
         if found.made.image:
             return replace(subject, image=found.made.image, in_image=True)
-        return replace(subject, folder=self._root / key / "tree")
+        in_image = isinstance(provider, Dagger)
+        return replace(subject, folder=self._root / key / "tree", in_image=in_image)
 
     def of(self, digest: str) -> Build | None:
         """The last build of a bundle."""
@@ -171,6 +169,10 @@ class Builds:
             part.mkdir(parents=True, mode=0o700)
             if isinstance(provider, Container):
                 made = building.in_image(provider, job, limit, tick)
+            elif isinstance(provider, Dagger):
+                (part / "tree").mkdir()
+                job = replace(job, into=part.resolve() / "tree", limit_bytes=limit)
+                made = building.in_archive(provider, job, tick)
             else:
                 shutil.copytree(subject.folder, part / "tree")
                 job = replace(job, folder=part.resolve() / "tree")
@@ -298,12 +300,9 @@ class Builds:
             yield True
 
 
-NOT_IN_DAGGER = "it has to be built, which Dagger cannot do without giving it every host"
-
-
 def _key(subject: Runnable, provider: Backend) -> str:
     """What a build depends on."""
-    image = subject.image if isinstance(provider, Container) else None
+    image = subject.image if isinstance(provider, Container | Dagger) else None
     parts = [FORMAT, subject.digest, provider.name, image, _granted(subject)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
 

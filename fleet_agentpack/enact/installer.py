@@ -14,6 +14,7 @@ from fleet_agentpack.enact.names import Reference
 from fleet_agentpack.enact.permissions import Permissions
 from fleet_agentpack.enact.results import if_any
 from fleet_agentpack.enact.tool_lists import ToolsFile
+from fleet_agentpack.enact.trust.signers import KnownSigners
 from fleet_agentpack.kit.approval import Group, Question, Remedy, digest_of
 
 if TYPE_CHECKING:
@@ -37,9 +38,14 @@ class Installer:
     """Acquires tools and puts them into a store."""
 
     def __init__(
-        self, sources: Sources, config: Callable[[], Config], runner: Callable[[], Runner]
+        self,
+        sources: Sources,
+        config: Callable[[], Config],
+        runner: Callable[[], Runner],
+        state: Path,
     ) -> None:
         self._sources = sources
+        self._signers = KnownSigners(state / "enact-signers.json")
         self._config = config
         self._runner = runner
         self._accepted: set[str] = set()  # changes of signers that a person has agreed to
@@ -56,9 +62,15 @@ class Installer:
         acquired = self._acquire(wanted, report)
         if not (project or consent.downgrade):
             acquired.receipt.check_not_older(stores[-1].tools().tools.get(wanted.name))
-        self._check_signers(acquired.receipt, _receipts(wanted.name, stores, project), consent)
+        known = _receipts(wanted.name, stores, project)
+        is_users = len(stores) == 1 and not project
+        if is_users and not known:
+            known = [*filter(None, [self._signers.last(wanted.name)])]
+        self._check_signers(acquired.receipt, known, consent)
         done = self._put(self._pinned(acquired, report), stores[-1], report, project)
         self._sources.renew(acquired.receipt, self._config())
+        if is_users and not acquired.receipt.is_builtin:
+            self._signers.remember(acquired.receipt)
         return done
 
     def install_locked(
@@ -73,7 +85,10 @@ class Installer:
         Raises `EnactError`, which names the difference.
         """
         ready = [self._exactly(name, each, store, report) for name, each in locked.items()]
-        return tuple(self._put(each, store, report, project) for each in ready)
+        done = tuple(self._put(each, store, report, project) for each in ready)
+        for each in () if project else ready:
+            self._signers.remember(each.receipt)
+        return done
 
     def _exactly(self, name: str, locked: LockedTool, store: Store, report: Report) -> Acquired:
         acquired = self._present(name, locked, store)

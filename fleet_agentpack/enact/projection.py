@@ -186,6 +186,16 @@ def pinned_by(project: Path, name: str, store: Store) -> Installed | None:
     return Installed(name, version, store.manifest(name, version), store)
 
 
+def all_pinned_by(project: Path, store: Store) -> Mapping[str, Installed]:
+    """What a project pins, as far as it was installed for it."""
+    try:
+        pins = ToolsFile.read(project).tools
+    except EnactError:
+        return {}
+    found = ((name, pinned_by(project, name, store)) for name in pins)
+    return {name: tool for name, tool in found if tool}
+
+
 def _pins(store: Store) -> tuple[Mapping[str, str], Collection[str], Sequence[str]]:
     """What a store's files say is installed, which of it clients see, and what is wrong."""
     warnings: list[str] = []

@@ -20,7 +20,7 @@ from fleet_agentpack.enact.backends.dagger import Dagger
 from fleet_agentpack.enact.backends.host import Host
 from fleet_agentpack.enact.backends.job import Backend, Job, with_our_python
 from fleet_agentpack.enact.backends.seatbelt import Seatbelt
-from fleet_agentpack.enact.builds import NOT_IN_DAGGER, Builds
+from fleet_agentpack.enact.builds import Builds
 from fleet_agentpack.enact.config import ExecutionConfig
 from fleet_agentpack.enact.denied import DenyList
 from fleet_agentpack.enact.errors import PUBLISHER, EnactError, ask_user, then_again
@@ -192,7 +192,8 @@ class Runner:
         else:
             natural = "container" if subject.manifest.image else self._sandbox.name
             provider = self._backend(execution.backend or natural)
-            if execution.fallback and _lacks(provider, subject):
+            image = subject.image or subject.manifest.image
+            if execution.fallback and provider.unavailable(image):
                 provider = self._backend(execution.fallback)
         if reason := provider.unavailable():
             step = ask_user("install it, or choose execution.default in ~/.enact/config.yaml")
@@ -256,13 +257,6 @@ def _check_sandbox(subject: Runnable, provider: Backend, execution: ExecutionCon
     if execution.strict and (missing := _missing_parts(provider)):
         step = ask_user("provide it, or take `sandbox: strict` out of ~/.enact/config.yaml")
         raise EnactError.backend_unavailable(name, f"the sandbox lacks {missing}", step)
-
-
-def _lacks(provider: Backend, subject: Runnable) -> str | None:
-    """Why a tool cannot run with a backend."""
-    if isinstance(provider, Dagger) and subject.manifest.build:
-        return NOT_IN_DAGGER
-    return provider.unavailable(subject.image or subject.manifest.image)
 
 
 def _missing_parts(provider: Backend) -> str:

@@ -85,8 +85,7 @@ class EnactService:
         accounts = KnownAccounts(state / "enact-accounts.json")
         vetoes = KnownVetoes(state / "enact-vetoes.json")
         policy = TrustPolicy(self._config_file.path, accounts, vetoes)
-        findings = Findings(state / "enact-audits.json")
-        return Sources(policy, findings, cache, self._settings.home)
+        return Sources(policy, Findings(state / "enact-audits.json"), cache, self._settings.home)
 
     @cached_property
     def _runner(self) -> Runner:
@@ -158,7 +157,8 @@ class EnactService:
         """Puts verified tools into a store."""
         from fleet_agentpack.enact.installer import Installer
 
-        return Installer(self._sources, lambda: self.config, lambda: self._runner)
+        state = self._settings.state
+        return Installer(self._sources, lambda: self.config, lambda: self._runner, state)
 
     @cached_property
     def grants(self) -> Grants:

@@ -12,6 +12,7 @@ from fleet_agentpack.enact import results
 from fleet_agentpack.enact.errors import EnactError
 from fleet_agentpack.enact.lock_file import LockedTool, LockFile
 from fleet_agentpack.enact.names import parse
+from fleet_agentpack.enact.projection import all_pinned_by
 from fleet_agentpack.enact.registries.registry import best_version
 from fleet_agentpack.enact.results import if_any
 from fleet_agentpack.enact.tool_lists import ToolsFile
@@ -48,8 +49,17 @@ class Upkeep:
     # What there is
 
     def audit(self, tools: Sequence[str], report: Report) -> results.AuditResult:
-        """Ask the registry about installed tools now; about all where none is named."""
-        return self._enact.audits.now(self._chosen(tools), report)
+        """Ask the registry now about tools, installed or pinned by the project; else about all."""
+        installed = self._enact.projection().installed
+        pinned = self._pinned()
+        names = [parse(each).name for each in tools] or sorted({*installed, *pinned})
+        found: dict[tuple[str, str], Installed] = {}
+        for name in names:
+            versions = [each for each in (installed.get(name), pinned.get(name)) if each]
+            if not versions:
+                raise EnactError.not_installed(name)
+            found |= {(each.name, each.version): each for each in versions}
+        return self._enact.audits.now(found.values(), report)
 
     def outdated(self, tools: Sequence[str] = ()) -> results.OutdatedResult:
         """The newest version of installed tools; of all where none is named."""
@@ -234,6 +244,13 @@ class Upkeep:
         if missing := [name for name in names if name not in installed]:
             raise EnactError.not_installed(missing[0])
         return [installed[name] for name in dict.fromkeys(names)]
+
+    def _pinned(self) -> Mapping[str, Installed]:
+        """What the project pins; nothing where there is none."""
+        try:
+            return all_pinned_by(self._project_file(), self._enact.store)
+        except EnactError:
+            return {}
 
     def _versions(self, name: str) -> Mapping[str, bool]:
         return self._sources.versions(name, self._enact.config)

@@ -33,10 +33,11 @@ class FakeRegistry:
     attestations: dict[str, list[tuple[str, bytes]]] = field(
         default_factory=dict
     )  # by name@version
-    lies: dict[str, Lie] = field(default_factory=dict)  # by path
+    lies: dict[str, Lie] = field(default_factory=dict)  # by path, with its query or without
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     delay_s: float = 0.0
     search_etag: str | None = None
+    page_size: int | None = None  # of a list of attestations
     withdrawn: dict[str, str] = field(default_factory=dict)  # why, by name@version
 
     def publish(self, name: str, version: str, bundle: bytes) -> str:
@@ -60,8 +61,9 @@ class FakeRegistry:
         """The answer to a request."""
         parts = urlsplit(target)
         path = unquote(parts.path)
-        if path in self.lies:
-            return self.lies[path]
+        for asked in (target, path):
+            if asked in self.lies:
+                return self.lies[asked]
         if path == "/tools/search":
             return self._search(parse_qs(parts.query), headers)
         name, _, rest = path.removeprefix("/tools/").partition("/versions/")
@@ -76,11 +78,7 @@ class FakeRegistry:
             data = self.bundles[name][version]
             return Lie(body=data, headers={"etag": f'"sha256:{digest_of(data)}"'})
         if rest == "attestations":
-            rows = [
-                {"auditor": auditor, "verification": {"verified": True}}
-                for auditor, _ in self.attestations.get(f"{name}@{version}", [])
-            ]
-            return _json({"attestations": rows, "total": len(rows)})
+            return self._attestations(f"{name}@{version}", parse_qs(parts.query))
         if rest.startswith("trust/attestations/"):
             wanted = rest.removeprefix("trust/attestations/")
             for auditor, data in self.attestations.get(f"{name}@{version}", []):
@@ -100,6 +98,15 @@ class FakeRegistry:
         ]
         headers = {"etag": self.search_etag} if self.search_etag else {}
         return _json({"tools": rows[: int(query["limit"][0])], "total": len(self.bundles)}, headers)
+
+    def _attestations(self, label: str, query: Mapping[str, list[str]]) -> Lie:
+        rows = [
+            {"auditor": auditor, "verification": {"verified": True}}
+            for auditor, _ in self.attestations.get(label, [])
+        ]
+        begin = int(query.get("offset", ["0"])[0])
+        end = begin + self.page_size if self.page_size else None
+        return _json({"attestations": rows[begin:end], "total": len(rows)})
 
     def _tool(self, name: str) -> Lie:
         versions = [

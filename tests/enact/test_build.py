@@ -14,8 +14,6 @@ import pytest
 
 from fleet_agentpack.cli import run
 from fleet_agentpack.enact.backends import building
-from fleet_agentpack.enact.backends.dagger import Dagger
-from fleet_agentpack.enact.config import ExecutionConfig
 from fleet_agentpack.enact.permissions import Permissions
 from fleet_agentpack.enact.service import EnactService
 from fleet_agentpack.kit.results import UNKNOWN
@@ -316,16 +314,3 @@ def test_on_this_machine_itself_it_is_built_in_a_copy(home: Path) -> None:
     result = service.run(NAME)
     assert (result.output, result.provider) == ("made\n", "local")
     assert not (home / ".enact/tools" / NAME / "1.0.0/built.txt").exists()
-
-
-def test_dagger_does_not_build_and_leaves_it_to_the_fallback(home: Path) -> None:
-    service = prepare(home, "echo made > built.txt", execution={"default": "dagger"})
-    found = service.projection().installed[NAME]
-    receipt = found.store.needed_receipt(NAME, "1.0.0")
-    with refused("PROVIDER_UNAVAILABLE") as told:
-        service._runner.builds.ready(
-            found.runnable(receipt), Dagger({}), ExecutionConfig(), lambda *_: None
-        )
-    assert "has to be built" in told.error.message
-    both = {"default": "dagger", "fallback": "bubblewrap"}
-    assert prepare(home, "echo made > built.txt", execution=both).run(NAME).output == "made\n"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from fleet_agentpack.enact.backends.child import Ended
 from fleet_agentpack.enact.backends.container import Container
+from fleet_agentpack.enact.backends.dagger import Dagger
 from fleet_agentpack.enact.backends.job import Backend, Job, Launch
 from fleet_agentpack.enact.errors import EnactError, ask_user
 from fleet_agentpack.kit import process
@@ -90,6 +91,13 @@ def in_image(container: Container, job: Job, limit: int, tick: Tick) -> Made:
         container.discard(job.builds)
 
 
+def in_archive(dagger: Dagger, job: Job, tick: Tick) -> Made:
+    """Build where only the engine can measure. Raises `BuildError` or `EnactError`."""
+    assert job.into is not None  # noqa: S101 - it is what this is for
+    _carry_out(dagger, job, job.limit_bytes, lambda: 0, tick)
+    return Made(measured(job.into), stamp=stamp_of(job.into))
+
+
 def _carry_out(
     provider: Backend, job: Job, limit: int, measure: Callable[[], int], tick: Tick
 ) -> None:
@@ -125,6 +133,8 @@ def _failure(provider: Backend, job: Job, ended: Ended, launch: Launch) -> Build
     )
     if ended.reason == "timeout":
         return BuildError(f"did not finish within {job.bounds.time_s:g} s", None, out, err)
+    if ended.reason == "size":
+        return _wrote_too_much(job.limit_bytes)
     if ended.reason == "output":
         return BuildError(f"printed more than {LARGEST_LOG} bytes", None, out, err)
     if ended.exit_code == launch.failed_status:
@@ -157,7 +167,11 @@ class _Watch:
     def check(self) -> None:
         """The same, whenever the last look was."""
         if self._measure() > self._limit:
-            raise BuildError(f"wrote more than {self._limit // 1024**2} MiB (execution.buildSize)")
+            raise _wrote_too_much(self._limit)
+
+
+def _wrote_too_much(limit: int) -> BuildError:
+    return BuildError(f"wrote more than {limit // 1024**2} MiB (execution.buildSize)")
 
 
 def measured(root: Path) -> int:

@@ -15,20 +15,26 @@ from pathlib import Path
 from fleet_agentpack.enact.arguments import Mount
 from fleet_agentpack.enact.backends.child import LARGEST_OUTPUT, Command, Ended
 from fleet_agentpack.enact.backends.dagger_connection import Connections, LostError
-from fleet_agentpack.enact.backends.dagger_messages import Answer, RunRequest
+from fleet_agentpack.enact.backends.dagger_messages import RUNNER, Answer, Request, Task
 from fleet_agentpack.enact.backends.job import (
     CLIENT_VARIABLES,
     DEFAULT_IMAGE,
+    WORKSPACE,
     Job,
     Launch,
     whole_network,
+    workspaces,
 )
 from fleet_agentpack.enact.errors import EnactError, ask_user
 
 PROGRAM = "_EXPERIMENTAL_DAGGER_CLI_BIN"
-_VARIABLES = (*CLIENT_VARIABLES, PROGRAM, "_EXPERIMENTAL_DAGGER_RUNNER_HOST", "XDG_CACHE_HOME")
+_VARIABLES = (*CLIENT_VARIABLES, PROGRAM, RUNNER, "XDG_CACHE_HOME")
 _QUIET = {"DAGGER_NO_NAG": "1", "DAGGER_NO_UPDATE_CHECK": "1", "DO_NOT_TRACK": "1"}
-LOST = 125  # as podman and docker say it: the engine failed, not the tool
+# Nowhere to keep an identity: under one, the engine would keep the user's files for the next time.
+_UNKNOWN = {"XDG_STATE_HOME": "/dev/null/none"}
+_APART = "/enact-tool"
+ARCHIVE = "image.tar"
+LOST = 256  # no program's exit code: the engine failed, not the tool
 
 
 class Dagger:
@@ -42,7 +48,7 @@ class Dagger:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._program = environ.get(PROGRAM) or shutil.which("dagger", path=environ.get("PATH"))
         env = {key: environ[key] for key in _VARIABLES if key in environ}
-        self._connections = Connections({**env, **_QUIET, PROGRAM: self._program or ""})
+        self._connections = Connections({**env, **_QUIET, **_UNKNOWN, PROGRAM: self._program or ""})
         self._images: dict[str, str] = {}
 
     def unavailable(self, image: str | None = None) -> str | None:
@@ -90,43 +96,48 @@ class Dagger:
         timeout_s: float,
         tick: Callable[[float], None] = lambda _: None,
         on_kill: Callable[[], None] = lambda: None,
+        largest_output: int = LARGEST_OUTPUT,
     ) -> Ended:
         """Like `child.execute`, on a connection."""
-        del on_kill  # a connection that is dropped ends its run
+        del on_kill  # a connection that ends stops its task and prunes
         started = time.monotonic()
         try:
             answer = self._connections.ask(json.loads(command.stdin), timeout_s, tick)
         except TimeoutError:
-            ended = Ended(-9, b"", b"", time.monotonic() - started, "timeout")
+            return Ended(-9, b"", b"", timeout_s, "timeout")
         except LostError as lost:
-            ended = Ended(LOST, b"", str(lost).encode(), time.monotonic() - started)
-        except BaseException:
             self._prune()
-            raise
-        else:
-            ended = _ended(answer, time.monotonic() - started)
-        if ended.reason != "exit" or ended.exit_code == LOST:
-            self._prune()
-        return ended
+            return Ended(LOST, b"", str(lost).encode(), time.monotonic() - started)
+        return _ended(answer, time.monotonic() - started, largest_output)
 
     def _prune(self) -> None:
-        """Have the copies of a run forgotten whose own process could not do it any more."""
-        for _ in range(2):  # the first connection may be one that is just ending
-            with contextlib.suppress(LostError, TimeoutError):
-                self._connections.ask({"kind": "prune"})
-                return
+        """Have the copies of a task forgotten whose own process could not do it any more."""
+        with contextlib.suppress(LostError, TimeoutError):
+            self._connections.ask({"kind": "prune"})
 
 
-def _request(job: Job) -> RunRequest:
-    # What has several lines cannot be written into a build.
-    plain = {name: job.env[name] for name in job.plain if "\n" not in job.env[name]}
-    return {
-        "kind": "run",
+def _request(job: Job) -> Request:
+    task: Task = {
         "image": job.bounds.image or DEFAULT_IMAGE,
         "argv": list(job.argv),
+        "folder": str(job.folder / ARCHIVE if job.in_image else job.folder),
+        "network": whole_network(job, "Dagger"),
+        "memory_bytes": job.bounds.memory_bytes,
+        "processes": job.bounds.processes,
+        "disk_bytes": job.bounds.disk_bytes,
+    }
+    if job.into:
+        archive, limit = str(job.into / ARCHIVE), job.limit_bytes
+        return {**task, "kind": "build", "archive": archive, "limit_bytes": limit}
+    # What has several lines cannot be written into a build.
+    plain = {each: job.env[each] for each in job.plain if not {"\n", "\r"} & set(job.env[each])}
+    return {
+        **task,
+        "kind": "run",
+        "in_image": job.in_image,
+        "places": _places(job),
         "env": {name: value for name, value in job.env.items() if name not in plain},
         "plain": plain,
-        "folder": str(job.folder),
         "files": [str(each.path) for each in job.mounts if each.path.is_file()],
         "directories": [
             (str(each.path), each.writable, _hidden(each))
@@ -134,29 +145,32 @@ def _request(job: Job) -> RunRequest:
             if each.path.is_dir()
         ],
         "stdin": job.stdin.decode(),
-        "network": whole_network(job, "Dagger"),
-        "memory_bytes": job.bounds.memory_bytes,
-        "processes": job.bounds.processes,
-        "disk_bytes": job.bounds.disk_bytes,
     }
+
+
+def _places(job: Job) -> list[str]:
+    """Where the tool's own files have to be put. Raises `EnactError`."""
+    free = [*map(str, workspaces(job))]
+    if not job.in_image:
+        return free or [_APART]
+    if str(WORKSPACE) in free:
+        return []
+    reason = f"it was built at {WORKSPACE}, where what it is given is too"
+    step = ask_user("choose podman or docker as execution.default, or another directory")
+    raise EnactError.backend_unavailable(job.tool, reason, step)
 
 
 def _hidden(mount: Mount) -> list[str]:
     return [each.relative_to(mount.path).as_posix() for each in mount.hidden]
 
 
-def _ended(answer: Answer, duration_s: float) -> Ended:
-    if answer.get("reason") == "output":
-        return Ended(-9, b"", b"", duration_s, "output")
+def _ended(answer: Answer, duration_s: float, largest: int) -> Ended:
+    if answer["reason"] != "exit":
+        return Ended(-9, b"", b"", duration_s, answer["reason"])
     stdout, stderr = (base64.b64decode(answer[key]) for key in ("stdout", "stderr"))
-    is_long = max(len(stdout), len(stderr)) > LARGEST_OUTPUT
+    notes = (
+        f"{path} was changed by you and by the tool; yours was kept" for path in answer["kept"]
+    )
     return Ended(
-        answer["code"],
-        stdout[:LARGEST_OUTPUT],
-        stderr[:LARGEST_OUTPUT],
-        duration_s,
-        "output" if is_long else "exit",
-        tuple(
-            f"{path} was changed by you and by the tool; yours was kept" for path in answer["kept"]
-        ),
+        answer["code"], stdout[:largest], stderr[:largest], duration_s, "exit", tuple(notes)
     )

@@ -1,4 +1,4 @@
-"""The processes that are connected to a Dagger engine: one for each run at a time, kept for later.
+"""The processes that are connected to a Dagger engine: one for each task at a time, kept for later.
 
 Connecting costs seconds and a run a fraction of one, so a process that has answered is used again.
 """
@@ -8,16 +8,26 @@ from __future__ import annotations
 import contextlib
 import json
 import selectors
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
-from fleet_agentpack.enact.backends.dagger_messages import Answer, Request
+from fleet_agentpack.enact.backends.dagger_messages import (
+    CLEAN_S,
+    RUNNER,
+    START_S,
+    Answer,
+    Request,
+)
 from fleet_agentpack.kit.process import kill_group
 
-CONNECT_S = 40.0  # more than the process itself waits
+PATIENCE_S = 10.0  # for what a process says itself, beyond the time that it waits
+REACH_S = 3.0
+LOOK_S = 3.0
 MOST_IDLE = 2
 TICK_S = 0.5
 FORGOTTEN_S = 30.0  # how long an engine that did not answer is not asked again
@@ -45,12 +55,15 @@ class Connections:
         self._give_back(self._taken())
 
     def ask(
-        self, request: Request, timeout_s: float = CONNECT_S, tick: Tick = lambda _: None
+        self, request: Request, timeout_s: float = START_S, tick: Tick = lambda _: None
     ) -> Answer:
         """The answer to a request. Raises `LostError`, or `TimeoutError` after ending its run."""
         connection = self._taken()
         try:
-            answer = connection.ask(request, timeout_s, tick)
+            answer = connection.ask(request, timeout_s, self._looking_out(tick))
+        except LostError:
+            connection.kill()
+            raise
         except BaseException:
             connection.end()
             raise
@@ -58,6 +71,19 @@ class Connections:
         if "lacks" in answer:
             raise LostError(answer["reason"])
         return answer
+
+    def _looking_out(self, tick: Tick) -> Tick:
+        """A tick that also notices, now and then, that the engine is gone: no answer says so."""
+        looked = time.monotonic()
+
+        def both(elapsed_s: float) -> None:
+            nonlocal looked
+            tick(elapsed_s)
+            if time.monotonic() - looked > LOOK_S:
+                looked = time.monotonic()
+                _check_reachable(self._env.get(RUNNER, ""))
+
+        return both
 
     def close(self) -> None:
         """End every connection that is not in use."""
@@ -73,16 +99,24 @@ class Connections:
                 return self._idle.pop()
             if self._lost and time.monotonic() - self._lost[0] < FORGOTTEN_S:
                 raise LostError(self._lost[1])
-        made = _Connection(self._env)
         try:
-            ready = made.answer(CONNECT_S)
-            if "lacks" in ready:
-                raise LostError(ready["reason"])
+            return self._made()
         except (LostError, TimeoutError) as error:
-            made.end()
             reason = str(error) or "no Dagger engine answers"
             self._lost = (time.monotonic(), reason)
             raise LostError(reason) from error
+
+    def _made(self) -> _Connection:
+        """A new connection. Raises `LostError` or `TimeoutError`."""
+        _check_reachable(self._env.get(RUNNER, ""))
+        made = _Connection(self._env)
+        try:
+            ready = made.answer(START_S + PATIENCE_S)
+            if "lacks" in ready:
+                raise LostError(ready["reason"])
+        except BaseException:
+            made.end()
+            raise
         self._lost = None
         return made
 
@@ -147,7 +181,16 @@ class _Connection:
         return answer
 
     def end(self) -> None:
-        """Kill the process and what it started; the engine ends what it ran for it."""
+        """End the process: it stops its task and prunes, or else it is killed."""
+        assert self._child.stdin is not None  # noqa: S101 - it is a pipe
+        with contextlib.suppress(OSError):
+            self._child.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(CLEAN_S + 1)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process and what it started, whatever it does."""
         kill_group(self._child.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(5)
@@ -155,3 +198,17 @@ class _Connection:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+
+def _check_reachable(address: str) -> None:
+    """Notice at once that nothing listens where an engine should. Raises `LostError`."""
+    parts = urlsplit(address)
+    try:
+        if parts.scheme == "unix":
+            with socket.socket(socket.AF_UNIX) as trial:
+                trial.connect(parts.path)
+        elif parts.scheme == "tcp" and parts.hostname and parts.port:
+            socket.create_connection((parts.hostname, parts.port), REACH_S).close()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LostError(f"no Dagger engine can be reached: {address}: {reason}") from error

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+RUNNER = "_EXPERIMENTAL_DAGGER_RUNNER_HOST"
+CONNECT_S = 10.0  # until an engine that runs answers
+START_S = 30.0  # until one answers that has to be started
+CLEAN_S = 10.0  # until a process that is told to end has stopped its task and pruned
+
 
 class ImageRequest(TypedDict):
     """Look for an image."""
@@ -12,22 +17,37 @@ class ImageRequest(TypedDict):
     image: str
 
 
-class RunRequest(TypedDict):
-    """Run a tool."""
+class Task(TypedDict):
+    """What a run and a build have in common."""
 
-    kind: Literal["run"]
     image: str
     argv: list[str]
-    env: dict[str, str]
-    plain: dict[str, str]  # variables that are no secrets: an engine hides those in the output
-    folder: str
-    files: list[str]
-    directories: list[tuple[str, bool, list[str]]]  # path, whether it is writable, what is hidden
-    stdin: str
+    folder: str  # the tool's own files, or the image that was built of them
     network: bool
     memory_bytes: int
     processes: int
     disk_bytes: int
+
+
+class RunRequest(Task):
+    """Run a tool."""
+
+    kind: Literal["run"]
+    in_image: bool
+    places: list[str]  # where the tool's own files are; it begins in the first one
+    env: dict[str, str]
+    plain: dict[str, str]  # variables that are no secrets: an engine hides those in the output
+    files: list[str]
+    directories: list[tuple[str, bool, list[str]]]  # path, whether it is writable, what is hidden
+    stdin: str
+
+
+class BuildRequest(Task):
+    """Build a tool, and keep the image as an archive."""
+
+    kind: Literal["build"]
+    archive: str
+    limit_bytes: int
 
 
 class PruneRequest(TypedDict):
@@ -36,7 +56,7 @@ class PruneRequest(TypedDict):
     kind: Literal["prune"]
 
 
-Request = ImageRequest | RunRequest | PruneRequest
+Request = ImageRequest | RunRequest | BuildRequest | PruneRequest
 
 
 class Answer(TypedDict, total=False):

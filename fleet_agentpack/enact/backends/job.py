@@ -54,6 +54,8 @@ class Job:
     plain: Sequence[str] = ()  # the variables that are defaults, and no secrets
     builds: str = ""  # the name of what it builds, in its own directory; empty for a run
     in_image: bool = False  # whether the image has the tool's files, since it was built there
+    into: Path | None = None  # where a build leaves an image, if it cannot change its directory
+    limit_bytes: int = 0  # and what it may write
 
 
 @dataclass(frozen=True)

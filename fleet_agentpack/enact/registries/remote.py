@@ -100,16 +100,22 @@ class RemoteRegistry:
         """The listed rows; a row's `auditor` is only the key to fetch its bundle by."""
         version = quote(release.version, safe="")
         with _missing(lambda: EnactError.version_not_found(release.name, release.version)):
-            answer = self._get(release.name, f"/versions/{version}/attestations")
-        rows = parse_object(answer.body, self.label).get("attestations") or []
-        auditors = dict.fromkeys(map(_auditor, rows if isinstance(rows, list) else [rows]))
-        registry.refuse_too_many([*auditors], self.label)
+            rows, total = self._attested(release.name, f"/versions/{version}/attestations")
+        # What it counts and does not give may be a veto, as a row without an auditor may be.
+        lacking = [None] if len(rows) < total else []
+        auditors = dict.fromkeys(map(_auditor, [*rows, *lacking]))
         ends = time.monotonic() + ATTESTATIONS_DEADLINE_S
         below = f"/versions/{version}/trust/attestations"
 
         def read(auditor: str) -> bytes:
             if not auditor:
-                raise EnactError.registry_error(self.label, "a row has no usable auditor")
+                is_whole = len(rows) >= total
+                why = (
+                    "a row has no usable auditor"
+                    if is_whole
+                    else f"it gives {len(rows)} of {total}"
+                )
+                raise EnactError.registry_error(self.label, why)
             left = min(ends - time.monotonic(), ANSWER_DEADLINE_S)
             if left <= 0:
                 raise EnactError.registry_unavailable(self.label, "it responds too slowly")
@@ -121,6 +127,18 @@ class RemoteRegistry:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def _attested(self, name: str, path: str) -> tuple[list[object], int]:
+        """The rows of a list that may come in pages, and how many there should be."""
+        rows: list[object] = []
+        while True:
+            answer = self._get(name, f"{path}?offset={len(rows)}" if rows else path)
+            found = parse_object(answer.body, self.label)
+            page, total = found.get("attestations") or [], found.get("total")
+            rows += page if isinstance(page, list) else [page]
+            registry.refuse_too_many(rows, self.label)
+            if not isinstance(total, int) or len(rows) >= total or not page:
+                return rows, total if isinstance(total, int) else 0
 
     def _exact(self, name: str, version: str) -> Release:
         with _missing(

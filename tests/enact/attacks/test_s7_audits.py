@@ -250,6 +250,24 @@ def test_the_command_audit_asks_now_and_says_so_with_its_status(
     assert run(["tool", "audit", "no/such"]) == 1
 
 
+def test_what_only_a_project_pins_is_asked_about_too(
+    installed: EnactService,
+    registry: FakeRegistry,
+    digest: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    installed.install(NAME, project=True)
+    installed.uninstall(NAME)
+    assert run(["tool", "audit"]) == 0
+    assert NAME in capsys.readouterr().out
+    registry.attest(NAME, VERSION, "bob", veto(digest))
+    for words in ([], [NAME]):
+        assert run(["tool", "audit", *words]) == 1
+        assert BOB in capsys.readouterr().out
+    assert run(["tool", "run", NAME]) == 1
+    assert BOB in capsys.readouterr().err
+
+
 async def test_an_agent_is_told_over_mcp(
     installed: EnactService, registry: FakeRegistry, home: Path, digest: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,45 @@ def test_a_row_that_names_no_usable_auditor_cannot_hide_a_veto(
         service.install(NAME)
 
 
+@pytest.mark.parametrize("page_size", [1, 2, 3])
+def test_a_veto_on_a_later_page_is_not_out_of_sight(
+    service: EnactService,
+    registry: FakeRegistry,
+    trust: Callable[..., None],
+    digest: str,
+    page_size: int,
+) -> None:
+    trust("github:alice", "github:bob")
+    endorse(registry, digest, email=ALICE, issuer=GITHUB)
+    endorse(
+        registry, digest, auditor="carol", email="3+carol@users.noreply.github.com", issuer=GITHUB
+    )
+    registry.attest(NAME, VERSION, "bob", veto(digest))
+    registry.page_size = page_size
+    with refused("TRUST_VETO"):
+        service.install(NAME)
+
+
+@pytest.mark.parametrize("page", [[], None])
+def test_a_list_that_is_shorter_than_it_says_refuses(
+    service: EnactService,
+    registry: FakeRegistry,
+    trust: Callable[..., None],
+    digest: str,
+    page: Any,
+) -> None:
+    trust("github:alice", "github:bob")
+    endorse(registry, digest, email=ALICE, issuer=GITHUB)
+    first = {"attestations": [{"auditor": "alice"}], "total": 2}
+    path = f"/tools/{NAME}/versions/{VERSION}/attestations"
+    registry.lies[path] = Lie(body=json.dumps(first).encode())
+    second = json.dumps({"attestations": page, "total": 2})
+    registry.lies[f"{path}?offset=1"] = Lie(body=second.encode())
+    with refused("TRUST_REFUSED") as refusal:
+        service.install(NAME)
+    assert "1 of 2" in refusal.error.message
+
+
 def test_a_padded_veto_in_a_directory_is_not_overlooked(home: Path, service: EnactService) -> None:
     folder = home / "registry"
     add_tool(folder, NAME)
@@ -131,6 +171,21 @@ def test_another_signer_can_be_accepted_by_name(
     sign(registry, "3.0.0", ALICE)
     with refused("SIGNER_CHANGED"):  # alice is now the other one
         installed.install(NAME)
+
+
+def test_an_uninstall_does_not_make_the_signer_forgotten(
+    installed: EnactService, registry: FakeRegistry
+) -> None:
+    """Else an agent that is refused would have a way around the question."""
+    sign(registry, "2.0.0", BOB)
+    installed.uninstall(NAME)
+    with refused("SIGNER_CHANGED") as refusal:
+        installed.install(NAME)
+    assert "github:alice" in refusal.error.message and "github:bob" in refusal.error.message
+    assert installed.installed().tools == ()
+    installed.install(NAME, accept_signers=["github:bob"])
+    installed.uninstall(NAME)
+    assert installed.install(NAME).success, "whoever was accepted last"
 
 
 def test_one_signer_who_stays_is_enough_and_the_same_bytes_are_no_question(

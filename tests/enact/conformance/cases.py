@@ -20,6 +20,7 @@ FILE = {"type": "string", "format": "file-path"}
 FOLDER = {"type": "string", "format": "directory-path"}
 WRITABLE = {**FOLDER, "x-access": "write"}
 TEXT = {"type": "string"}
+ODD = ("[slug]", "!a", "#b", "b*", "c d", "e?", "f\\g", "{h}", " j ", "ü")  # names of directories
 # Fetches an address the way that the variables of a proxy say, with whatever is there.
 FETCH = """
 fetch() {
@@ -93,14 +94,28 @@ def given(place: Place) -> None:
     assert file.read_text() == "given"
 
 
-@case("files", "`.git` in a directory that is given looks empty")
+@case("files", "what the user changes between two runs is there in the second")
+def current(place: Place) -> None:
+    file = place.work / "given.txt"
+    for again, text in enumerate(("first", "second")):
+        file.write_text(text)
+        args = {"file": str(file)}
+        result = place.run('cat "$1"', args, properties={"file": FILE}, again=again)
+        assert result.output == text
+
+
+@case("files", "`.git` in a directory that is given looks empty, whatever is around it")
 def hidden(place: Place) -> None:
-    (place.work / ".git").mkdir()
-    (place.work / ".git" / "config").write_text("token")
-    (place.work / "seen").write_text("seen")
+    for folder in (".", *ODD):
+        git = place.work / folder / ".git"
+        git.mkdir(parents=True)
+        (git / "config").write_text("token")
+        (git.parent / "seen").write_text("seen")
     args = {"folder": str(place.work)}
-    script = 'cat "$1/seen" "$1/.git/config"; echo; echo done'
-    assert place.run(script, args, properties={"folder": FOLDER}).output == "seen\ndone\n"
+    script = 'cd "$1"; find . -type f | sort; find . -name config -exec cat {} +; echo done'
+    expected = "".join(f"{each}\n" for each in sorted(["./seen", *(f"./{x}/seen" for x in ODD)]))
+    output = place.run(script, args, properties={"folder": FOLDER}).output
+    assert output.replace("token", "TOKEN") == f"{expected}done\n"
 
 
 @case("directories", "what a tool makes, changes and deletes in a directory is so afterwards")
@@ -140,6 +155,18 @@ def both_sides(place: Place) -> None:
     found = {path.name: path.read_text() for path in place.work.iterdir() if path.is_file()}
     expected = {"mine": "mine, longer", "added": "added", "theirs": "tool\n", "made": "made\n"}
     assert found == expected
+
+
+@case("directories", "what is hidden there stays, also where the tool deletes what is around it")
+def covered(place: Place) -> None:
+    (place.work / "d" / ".git").mkdir(parents=True)
+    (place.work / "d" / ".git" / "config").write_text("token")
+    (place.work / "d" / "x").write_text("x")
+    script = 'rm -rf "$1/d" 2>/dev/null; echo done'
+    output = place.run(script, {"out": str(place.work)}, properties={"out": WRITABLE}).output
+    assert output == "done\n"
+    assert not (place.work / "d" / "x").exists()
+    assert [*place.work.rglob("config")], "it was deleted"
 
 
 @case("directories", "what it makes belongs to the user, and nothing setuid is left")
@@ -261,8 +288,15 @@ def outcome(place: Place, script: str, **given: object) -> str:
 
 @case("limits", "scratch space")
 def scratch(place: Place) -> None:
-    script = 'dd if=/dev/zero of="$TMPDIR/f" bs=1M count=40 2>/dev/null; wc -c < "$TMPDIR/f"'
-    assert int(place.run(script, limits={"scratch": "16MiB"}).output) <= 16 * 1024**2
+    fill = 'dd if=/dev/zero of="$1/f" bs=1M count=40; wc -c < "$1/f" >&3'
+    script = f"""
+exec 3>&1
+for each in "$TMPDIR" . /workspace / /tmp /var/tmp /run /etc /home /data; do
+  sh -c '{fill}' sh $each 2>/dev/null || true
+done
+"""
+    sizes = str(place.run(script, limits={"scratch": "16MiB"}).output).split()
+    assert sizes and max(map(int, sizes)) <= 16 * 1024**2, sizes
 
 
 @case("limits", "time: a run that takes too long ends, with all that it started")
@@ -283,9 +317,10 @@ def output(place: Place) -> None:
 @case("endings", "what it started in the background ends with it")
 def background(place: Place) -> None:
     mark = f"{os.getpid()}{len(place.kind.name)}72"
-    script = f"(sleep {mark} </dev/null >/dev/null 2>&1 &); echo done"
-    assert place.run(script).output == "done\n"
-    assert not running(mark)
+    for quiet in ("</dev/null >/dev/null 2>&1", ""):  # or it keeps the tool's output open
+        script = f"(sleep {mark} {quiet} &); echo done"
+        assert place.run(script).output == "done\n"
+        assert not running(mark)
 
 
 def running(mark: str) -> bool:
@@ -303,7 +338,7 @@ def running(mark: str) -> bool:
 
 @case("endings", "the exit code is told, with what was printed")
 def codes(place: Place) -> None:
-    for code in (3, 200):
+    for code in (3, 141, 200):
         error = failing(place, f"echo said; exit {code}", "EXECUTION_FAILED")
         assert (error.details["exit_code"], error.details["stdout"].strip()) == (code, "said")
 
@@ -328,6 +363,18 @@ def arguments(place: Place) -> None:
     text = "a 'b' \"c\" $(d) ${e} `f` \\ <<g\n#h"
     result = place.run('printf "%s" "$1"', {"text": text}, properties={"text": TEXT})
     assert result.output == text
+
+
+@case("input", "an argument of 100 kB")
+def long(place: Place) -> None:
+    args = {"text": "x" * 100_000}
+    assert place.run('echo "${#1}"', args, properties={"text": TEXT}).output == "100000\n"
+
+
+@case("input", "its own files are at `/workspace`, and at `/work` where its command says so")
+def workspaces(place: Place) -> None:
+    result = place.run("cat /workspace/hello.txt", command="sh /work/run.sh")
+    assert result.output == "hello from eve/case\n"
 
 
 def building(place: Place, script: str, *build: str, **given: object) -> object:

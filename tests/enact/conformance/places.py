@@ -47,10 +47,9 @@ def _has_group() -> bool:
 
 _AS_ROOT = Lack("not when root starts the server", os.geteuid() == 0 and not _has_group())
 _WHOLE = Lack("all hosts or none")
-_NO_BUILDS = dict.fromkeys(("built", "elsewhere", "alone", "slow_build", "large_build"), Lack("no"))
 _OPEN = (
     *("own", "private", "given", "hidden", "loopback", "host", "deaf"),
-    *("memory", "processes", "scratch", "built", "alone"),
+    *("memory", "processes", "scratch", "built", "alone", "covered", "workspaces"),
 )
 KINDS = {
     kind.name: kind
@@ -58,7 +57,7 @@ KINDS = {
         Kind("bubblewrap", {"processes": _AS_ROOT}, has_images=False),
         Kind("podman"),
         Kind("docker"),
-        Kind("dagger", {"host": _WHOLE, "deaf": _WHOLE, **_NO_BUILDS}),
+        Kind("dagger", {"host": _WHOLE, "deaf": _WHOLE}),
         Kind("local", dict.fromkeys(_OPEN, Lack("no")), has_images=False),
     )
 }
