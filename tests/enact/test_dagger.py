@@ -191,6 +191,15 @@ def test_secrets_are_no_text_of_the_build(home: Path, engine: Made) -> None:
     assert calls(home, "set_secret")[0][3][1] == "s3cret"
 
 
+def test_a_value_of_several_lines_is_no_text_of_the_build_either(home: Path, engine: Made) -> None:
+    declared = {name: {"description": "d", "default": name * 2 + "\nx"} for name in ("A", "B")}
+    engine(env={**declared, "C": {"description": "d", "default": "plain"}}).run(NAME)
+    assert [",env=A" in instruction(home, "RUN"), ",env=B" in instruction(home, "RUN")] == [
+        True
+    ] * 2
+    assert 'ENV C="plain"' in dockerfile(home) and "AA" not in str(files(home))
+
+
 def test_two_runs_are_never_one_for_the_engines_cache_and_share_a_connection(
     home: Path, engine: Made
 ) -> None:
@@ -333,6 +342,17 @@ def test_what_was_hidden_is_not_written_over(home: Path, work: Path, engine: Mad
     work.mkdir(exist_ok=True)
     (work / ".env").write_text("KEY=1")
     assert writing(home, work, engine, added_paths=[".env"], glob=[".env"]) == ()
+    assert not given_back(home)
+
+
+def test_what_the_tool_was_not_shown_is_not_written_over(
+    home: Path, work: Path, engine: Made
+) -> None:
+    """Such as a socket, or what a pattern has hidden with something else."""
+    work.mkdir(exist_ok=True)
+    (work / "there").write_text("the user's")
+    told = writing(home, work, engine, added_paths=["there"], glob=["there"])
+    assert "there was changed by you and by the tool" in str(told)
     assert not given_back(home)
 
 
