@@ -12,8 +12,9 @@ deploy of one changed file is compared with that tree's, in turns. With AGENTPAC
 original binary, its deploy of one changed file and its plan are measured beside ours on the same
 repo, and the plans are compared.
 
-ext4 makes files ten times as slowly for some minutes after many were deleted on the same disk.
-So nothing is deleted before the end; `--directory` can name a disk where nothing was lately.
+ext4 makes files ten times as slowly for some minutes after many were deleted on the same disk, and
+Linux is slow to watch a directory while it remembers very many names that are gone from it. So
+nothing is deleted before the end, and `--directory` can name a place where nothing was lately.
 """
 
 from __future__ import annotations
