@@ -15,7 +15,7 @@ import stat
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -61,14 +61,7 @@ class HashCache:
 
         Raises `OSError`, also for a symbolic link or a special file.
         """
-        known = self.entries.get(path)
-        if known is not None:
-            found = os.lstat(path)
-            if known.stamp == stamp_of(found):
-                if found.st_nlink > 1:
-                    reads.shared(path)
-                return known
-        return self._learn(path)
+        return self._as_known(path) or self._learn(path)
 
     def unchanged(self, paths: Iterable[str], top: str = "") -> dict[str, FileState]:
         """The states of those files that are known, and as they were; written for speed.
@@ -95,17 +88,21 @@ class HashCache:
 
     def _unchanged_among(self, paths: Iterable[str]) -> Iterator[tuple[str, FileState]]:
         for path in paths:
-            state = self.entries.get(path)
-            if state is None:
-                continue
-            try:
-                found = os.lstat(path)
-            except OSError:
-                continue
-            if state.stamp == stamp_of(found):
-                if found.st_nlink > 1:
-                    reads.shared(path)
-                yield path, state
+            with suppress(OSError):
+                if (state := self._as_known(path)) is not None:
+                    yield path, state
+
+    def _as_known(self, path: str) -> FileState | None:
+        """The state of a file that is known, if it is as it was. Raises `OSError`."""
+        state = self.entries.get(path)
+        if state is None:
+            return None
+        found = os.lstat(path)
+        if state.stamp != stamp_of(found):
+            return None
+        if found.st_nlink > 1:
+            reads.shared(path)
+        return state
 
     def _learn(self, path: str) -> FileState:
         descriptor = os.open(path, _READ_PLAIN)

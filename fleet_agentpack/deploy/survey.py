@@ -123,10 +123,14 @@ def _states_of_files(
 
     Nothing is wanted there, so they stop nobody.
     """
-    left, warnings = list(paths), list[str]()
-    while True:
+    warnings: list[str] = []
+    try:
+        return reader.states(paths, top), warnings
+    except InTheWayError:
+        found: dict[str, FileState | None] = {}
+    for path in paths:
         try:
-            return reader.states(left, top), warnings
+            found[path] = reader.state(path)
         except InTheWayError as error:
-            left.remove(error.path)
             warnings.append(error.warning)
+    return found, warnings
