@@ -19,14 +19,12 @@ class NotOursError(DeployError):
     """Something in a root that is not ours to touch; `warning` is for those who go on without."""
 
     warning: str
-    path: str
 
 
 class WayOutError(NotOursError):
     """A link in a root that points outside it; nothing below it is ours."""
 
     def __init__(self, root: Root, link: str) -> None:
-        self.path = link
         self.warning = (
             f"{link} is a link that leads out of its root; what is below it is left alone"
         )
@@ -42,7 +40,6 @@ class InTheWayError(NotOursError):
     """A directory or special file in a file's place, or a file in a directory's."""
 
     def __init__(self, reason: str, path: str, message: str) -> None:
-        self.path = path
         self.warning = f"{message}; it is left alone"
         super().__init__(
             "E_UNEXPECTED", message, reason=reason, hint="move it away", **both_ways(path=path)
